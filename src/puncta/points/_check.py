@@ -1,0 +1,166 @@
+"""Opens an indexed element and holds everything in it against everything else."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from puncta.errors import MissingError, StoreError
+from puncta.points._check_arrays import ArrayReader, missing_groups
+from puncta.points._check_features import CopyParts, FeatureCheck
+from puncta.points._check_parts import Expected, Parts, Tally, open_parts, schema_of, unreadable_files
+from puncta.points._check_plan import CopyPlan, ElementPlan, LevelPlan, plan_of, stale_transformation
+from puncta.points._check_rows import FeatureCodes
+from puncta.points._check_tiles import Contents, LevelParts, TileCheck, wrong_fractions
+from puncta.spec._problem import Problem
+from puncta.spec.points import validate_points_attrs
+from puncta.store import read_attributes
+
+__all__ = ["check_points"]
+
+# A feature column with more values is plain, because its dictionary would repeat in every row group (P25).
+_MAX_DICTIONARY = 65_536
+
+
+def check_points(element_path: Path) -> list[Problem]:
+    """Return every problem of an indexed points element, none for a good one.
+
+    Reads every row: of the tile order up to twice, of a sampled feature-major copy up to three times. It holds the
+    index arrays of one feature column, one row group, and the hashes of the rows that are compared: 8 bytes for each
+    row of a coarse tile and of those that it merges, 16 bytes for each row of the most abundant feature (or of a
+    million rows). A damaged file is a problem, never an error; what a problem makes meaningless is not looked at again.
+
+    An element without an index has problems only where its points cannot be read.
+
+    Args:
+        element_path: Folder of the element.
+
+    Returns:
+        Problems whose `loc` is a path below the element, or, where it begins with `/`, a place in its attributes.
+
+    """
+    try:
+        attrs = read_attributes(element_path)
+    except MissingError as error:
+        return [Problem("zarr.json", str(error), "missing")]
+    except StoreError as error:
+        return [Problem("zarr.json", str(error), "json")]
+    if "spatial_index" not in attrs:
+        return _plain(element_path)
+    problems = validate_points_attrs(attrs)
+    plan = plan_of(attrs, problems)
+    if plan is None:
+        return problems
+    problems += stale_transformation(attrs, plan)
+    if "parquet" not in attrs["spatial_index"].get("layout", ["parquet"]):
+        return problems
+    with ExitStack() as stack:
+        check = _Check(element_path, plan, stack)
+        check.run()
+        return list(dict.fromkeys([*problems, *check.problems, *check.reader.problems, *check.tally.problems()]))
+
+
+def _plain(element: Path) -> list[Problem]:
+    """Return what is wrong with the part files of an element without an index."""
+    if not (element / "points.parquet").is_dir():
+        return [Problem("points.parquet", "this folder is not there", "missing")]
+    return unreadable_files(element, "points.parquet")
+
+
+@dataclass(slots=True)
+class _Check:
+    """The work on one element."""
+
+    element: Path
+    plan: ElementPlan
+    stack: ExitStack
+    tally: Tally = field(default_factory=Tally)
+    problems: list[Problem] = field(default_factory=list)
+    reader: ArrayReader = field(init=False)
+    schema: pa.Schema | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find what all parts have in common."""
+        self.reader = ArrayReader(self.element)
+        self.schema = schema_of(self.element, "points.parquet")
+
+    def run(self) -> None:
+        """Check everything."""
+        self.problems += missing_groups(self.element, self.plan.levels)
+        categories = {name: self.reader.categories(name) for name in self.plan.columns}
+        known = {name: values for name, values in categories.items() if values is not None}
+        self._check_columns(known)
+        codes = {name: FeatureCodes(values) for name, values in known.items()}
+        contents = self._tile_order(codes)
+        for name, values in known.items():
+            self._feature_order(name, values, codes[name], contents)
+
+    def _check_columns(self, categories: dict[str, list[str]]) -> None:
+        loc = "points.parquet"
+        if self.schema is None:
+            return
+        absent = [name for name in (*self.plan.axes, *self.plan.columns) if name not in self.schema.names]
+        self.problems += [Problem(loc, f"its files have no column {name!r}", "missing") for name in absent]
+        self.problems += [
+            Problem(loc, f"the feature column {name!r} is no dictionary, so readers see no categories", "mismatch")
+            for name, values in categories.items()
+            if len(values) <= _MAX_DICTIONARY
+            and name in self.schema.names
+            and not pa.types.is_dictionary(self.schema.field(name).type)
+        ]
+
+    def _tile_order(self, codes: dict[str, FeatureCodes]) -> Contents | None:
+        """Check the tile order of all levels; return what level 0 holds, or None where it cannot be read whole."""
+        opened = [self._open_level(level) for level in self.plan.levels]
+        check = TileCheck(self.plan, codes, self.tally)
+        for number, level in enumerate(opened):
+            coarser = opened[number + 1] if number + 1 < len(opened) else None
+            if level is not None:
+                check.level(level, coarser)
+        first = opened[0] if opened else None
+        for level in opened:
+            if level is not None:
+                level.parts.close()
+        return check.contents if first is not None and first.parts.is_whole else None
+
+    def _open_level(self, level: LevelPlan) -> LevelParts | None:
+        offsets = self.reader.tile_offsets(level)
+        if level.grid is None:
+            return None
+        if offsets is not None and level.number + 1 < len(self.plan.levels):
+            self.problems += wrong_fractions(level, self.plan.levels[level.number + 1], offsets)
+        starts = np.append(np.arange(0, level.grid.n_tiles, level.tiles_per_part), level.grid.n_tiles)
+        counts = None if offsets is None else np.diff(offsets)
+        parts = self._open(level.folder, Expected(starts=starts, counts=counts, source=level.offsets))
+        return LevelParts(plan=level, grid=level.grid, parts=parts)
+
+    def _open(self, folder: str, expected: Expected) -> Parts:
+        parts, problems = open_parts(self.element, folder, expected, self.schema, self.tally)
+        self.problems += problems
+        self.stack.callback(parts.close)
+        return parts
+
+    def _feature_order(self, name: str, categories: list[str], codes: FeatureCodes, contents: Contents | None) -> None:
+        plans = [(level, copy) for level in self.plan.levels for copy in level.copies if copy.column == name]
+        copies = [self._open_copy(level, copy, len(categories)) for level, copy in plans]
+        check = FeatureCheck(self.plan, codes, categories, self.tally)
+        for number, copy in enumerate(copies):
+            check.rows(copy, contents if number == 0 else None)
+            # levels stand one above the other only where none is missing between them
+            if number and [one.arrays.plan.level for one in copies[: number + 1]] == list(range(number + 1)):
+                check.fractions(copy, copies[:number])
+                check.drawn(copy, copies[:number])
+        for copy in copies:
+            copy.parts.close()
+        self.problems += check.problems
+
+    def _open_copy(self, level: LevelPlan, copy: CopyPlan, n_features: int) -> CopyParts:
+        arrays = self.reader.copy(copy, n_features, None if level.grid is None else level.grid.n_tiles)
+        counts = None if arrays.row_groups is None else np.diff(arrays.row_groups)
+        starts = arrays.parts
+        if starts is not None and counts is not None and starts[-1] != len(counts):
+            starts = None
+        expected = Expected(starts=starts, counts=counts, source=f"{copy.arrays}feature_row_groups")
+        return CopyParts(arrays=arrays, parts=self._open(copy.folder, expected), grid=level.grid, limit=level.limit)

@@ -1,0 +1,460 @@
+"""Answers questions: plans which rows of which copy to read, reads them, and applies the exact filters.
+
+RFC 3, "Reading" and "Showing several features together"; decisions P14, P15, P24 and P28.
+"""
+
+import difflib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from puncta.errors import QueryError
+from puncta.points._arrow import arrow_of, numpy_of
+from puncta.points._columns import Columns
+from puncta.points._element import FeatureCopy, Level
+from puncta.points._parquet import PartFiles
+from puncta.points._plan import Choice, PartRead, Ranges, choose_level, merged, ranges_of_tiles, reads_of
+from puncta.points._region import Region
+from puncta.points._sampling import is_kept, thinning_numbers
+
+type Thinning = Literal["equal", "own"]
+"""Several features of a sampled level at one common fraction, or each at its own."""
+
+type Order = Literal["spatial", "feature"]
+
+_NOTE_FALLBACK = "read from the tile order at a sampled level: rare features may be missing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked."""
+
+    region: Region
+    """Where."""
+
+    features: tuple[str, ...] | None
+    """Which features; None for all points."""
+
+    feature_key: str | None
+    """Feature column that the features are values of."""
+
+    where: tuple[str, ...]
+    """SQL expressions that must hold."""
+
+    level: int | None
+    """Level to read; None for level 0, or for what the budget allows."""
+
+    budget: int | None
+    """Rows to come back at the most."""
+
+    thinning: Thinning
+    """How several features of a sampled level are shown together."""
+
+    columns: tuple[str, ...] | None
+    """Columns to come back; None for all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Rows of one copy to read."""
+
+    files: PartFiles
+    """The copy."""
+
+    ranges: Ranges
+    """Its rows."""
+
+    reads: tuple[PartRead, ...]
+    """The reads that bring them."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows wanted."""
+        return int((self.ranges[:, 1] - self.ranges[:, 0]).sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a question is answered."""
+
+    level: int
+    """Level that answers."""
+
+    order: Order
+    """Copy that is read."""
+
+    pieces: tuple[Piece, ...]
+    """What is read."""
+
+    tiles: int
+    """Tiles that hold rows of the answer."""
+
+    fractions: dict[str, float] | float
+    """Fraction of all points that the answer keeps: one, or one a feature where they differ."""
+
+    kept: dict[str, float] | float
+    """Share of the rows read that is shown: one, or one a feature; the rest is thinned away."""
+
+    note: str
+    """What a reader of the answer should know; empty for nothing."""
+
+    @property
+    def rows(self) -> int:
+        """Rows read."""
+        return sum(piece.n_rows for piece in self.pieces)
+
+    @property
+    def is_complete(self) -> bool:
+        """Say whether the answer holds every point that was asked for."""
+        fractions = self.fractions.values() if isinstance(self.fractions, dict) else [self.fractions]
+        return all(fraction >= 1 for fraction in fractions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What a question would read, known without reading a point."""
+
+    level: int
+    """Level that answers."""
+
+    tiles: int
+    """Tiles that are touched."""
+
+    rows: int
+    """Rows in the row ranges that are read, before the exact filter."""
+
+    requests: int
+    """Reads: column chunks of neighbouring row groups in one file count once."""
+
+    bytes: int
+    """Compressed bytes of the column chunks."""
+
+    fraction: float | dict[str, float]
+    """Fraction of all points that the answer keeps."""
+
+    complete: bool
+    """Whether the answer holds every point that was asked for."""
+
+    order: Order
+    """Copy that is read."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields by name, as the command line prints them."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """How many points there are."""
+
+    count: int
+    """The number, estimated from the fraction where the level is sampled."""
+
+    exact: bool
+    """Whether it is exact."""
+
+
+class Planner:
+    """Plans and answers questions about one element."""
+
+    def __init__(self, levels: Sequence[Level], columns: Columns, *, primary: str | None, system: str) -> None:
+        """Read nothing yet."""
+        self._levels = levels
+        self._columns = columns
+        self._primary = primary
+        self._system = system
+
+    def plan(self, question: Question) -> Plan:
+        """Return how a question is answered; reads offsets, and no point."""
+        codes = self._codes(question)
+        choice = self._choice(question, codes)
+        level = self._levels[choice.level]
+        tiles = question.region.tiles_in(level.grid)
+        if codes is None or not self._has_copy(level, question):
+            return self._spatial(level, tiles, choice.share, falls_back=codes is not None)
+        plan = self._by_feature(question, level, codes, choice.share)
+        # At level 0 both copies hold the same points: read the one that costs less.
+        if level.number == 0 and int(level.tile_counts[tiles].sum()) < _rows_touched(plan):
+            return self._spatial(level, tiles, choice.share, falls_back=False)
+        return plan
+
+    def answer(self, question: Question, names: Sequence[str]) -> pa.Table:
+        """Return the rows that a question asks for.
+
+        Holds the row groups that are touched, and the answer.
+        """
+        plan = self.plan(question)
+        columns = self._columns.checked(question.columns or names)
+        table = self._matching(plan, question, columns).select(columns)
+        return table.replace_schema_metadata({"puncta": json.dumps(self._says(plan))})
+
+    def explain(self, question: Question, names: Sequence[str]) -> Explanation:
+        """Return what a question would read, without reading a point."""
+        plan = self.plan(question)
+        needed = self._needed(plan, question, self._columns.checked(question.columns or names))
+        reads = [(piece.files, read) for piece in plan.pieces for read in piece.reads]
+        return Explanation(
+            level=plan.level,
+            tiles=plan.tiles,
+            rows=plan.rows,
+            requests=sum(_runs(read.groups) for _, read in reads),
+            bytes=sum(files.compressed_bytes(read, needed) for files, read in reads),
+            fraction=plan.fractions,
+            complete=plan.is_complete,
+            order=plan.order,
+        )
+
+    def count(self, question: Question) -> Count:
+        """Return how many points a question asks for, reading as little as it can.
+
+        Tiles that lie wholly inside are counted from the offsets; of the others only what the filters need is read.
+        """
+        level = self._levels[question.level or 0]
+        if question.where:
+            counted = self._matching(self.plan(question), question, []).num_rows
+            return _estimated(counted, level)
+        codes = self._codes(question)
+        if codes is not None and not self._has_copy(level, question):
+            return _estimated(self._matching(self.plan(question), question, []).num_rows, level)
+        tiles = question.region.tiles_in(level.grid)
+        if codes is None:
+            inside = question.region.is_inside(level.grid, tiles)
+            whole = int(level.tile_counts[tiles[inside]].sum())
+            border = self._spatial(level, tiles[~inside], 1.0, falls_back=False)
+            return _estimated(whole + self._matching(border, question, []).num_rows, level)
+        return self._count_features(question, level, codes)
+
+    def read_tile(self, level: Level, tile: int, names: Sequence[str]) -> pa.Table:
+        """Return all columns of the rows of one tile."""
+        plan = self._spatial(level, np.asarray([tile], dtype=np.int64), 1.0, falls_back=False)
+        table = pa.concat_tables(piece.files.read(piece.reads, names) for piece in plan.pieces)
+        return self._columns.restored(table).replace_schema_metadata({"puncta": json.dumps(self._says(plan))})
+
+    def _count_features(self, question: Question, level: Level, codes: Sequence[int]) -> Count:
+        total = 0.0
+        copies = self._serving(level, question, codes)
+        for code, (serving, copy) in zip(codes, copies, strict=True):
+            tiles = question.region.tiles_in(serving.grid)
+            own, rows = copy.rows.rows_in(code, tiles)
+            inside = question.region.is_inside(serving.grid, own)
+            found = int((rows[inside, 1] - rows[inside, 0]).sum())
+            border = merged(rows[~inside, 0], rows[~inside, 1])
+            if len(border):
+                piece = _piece(copy.files, border, copy.group_starts, copy.part_starts)
+                found += int(question.region.contains(self._coordinates(piece, question.region)).sum())
+            fraction = 1.0 if copy.fractions is None else float(copy.fractions[code])
+            total += found / fraction
+        return Count(count=round(total), exact=level.number == 0)
+
+    def _coordinates(self, piece: Piece, region: Region) -> list[NDArray[np.generic]]:
+        table = piece.files.read(piece.reads, region.axes)
+        return [numpy_of(table.column(axis)) for axis in region.axes]
+
+    def _codes(self, question: Question) -> list[int] | None:
+        """Return the codes of the features that are asked for, or None for all points."""
+        if question.features is None:
+            return None
+        if question.feature_key is None:
+            raise QueryError("the element has no feature column, so no feature can be asked for; leave features out")
+        categories = self._columns.categories(question.feature_key)
+        unknown = [name for name in question.features if name not in categories.code_of]
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], categories.names, n=3, cutoff=0.5)
+            raise QueryError(
+                f"{len(unknown)} of {len(question.features)} features are no values of {question.feature_key!r} "
+                f"(first: {unknown[0]!r})" + (f"; the nearest are {', '.join(near)}" if near else "")
+            )
+        return sorted({categories.code_of[name] for name in question.features})
+
+    def _further(self, question: Question) -> str | None:
+        return None if question.feature_key == self._primary else question.feature_key
+
+    def _has_copy(self, level: Level, question: Question) -> bool:
+        return level.has_copy(self._further(question))
+
+    def _choice(self, question: Question, codes: list[int] | None) -> Choice:
+        """Return the level, and the share of its rows to show."""
+        if question.budget is None:
+            return Choice(level=question.level or 0, share=1.0)
+        return choose_level([self._expected(question, codes, level) for level in self._levels], question.budget)
+
+    def _expected(self, question: Question, codes: list[int] | None, level: Level) -> float:
+        """Return about how many rows of a level are in view."""
+        tiles = question.region.tiles_in(level.grid)
+        if codes is None or not self._has_copy(level, question):
+            counts = level.tile_counts[tiles]
+            return float((counts * question.region.shares(level.grid, tiles)).sum())
+        kept = self._shares(question, level, codes)
+        expected = 0.0
+        for code, (serving, copy), share in zip(codes, self._serving(level, question, codes), kept, strict=True):
+            own, rows = copy.rows.rows_in(code, question.region.tiles_in(serving.grid))
+            shares = question.region.shares(serving.grid, own)
+            expected += share * float(((rows[:, 1] - rows[:, 0]) * shares).sum())
+        return expected
+
+    def _fractions(self, question: Question, level: Level, codes: Sequence[int]) -> list[float]:
+        """Return P_g of each feature at a level."""
+        fractions = level.copy(self._further(question)).fractions
+        return [1.0 if fractions is None else float(fractions[code]) for code in codes]
+
+    def _shares(self, question: Question, level: Level, codes: Sequence[int]) -> list[float]:
+        """Return which share of each feature's rows is shown: P_S / P_g, or all of them (RFC 3)."""
+        fractions = self._fractions(question, level, codes)
+        if question.thinning == "own":
+            return [1.0] * len(fractions)
+        lowest = min(fractions, default=1.0)
+        return [lowest / fraction for fraction in fractions]
+
+    def _serving(self, level: Level, question: Question, codes: Sequence[int]) -> list[tuple[Level, FeatureCopy]]:
+        """Return, for each feature, the level and the copy whose rows serve it (P15)."""
+        further = self._further(question)
+        level_of = level.copy(further).level_of
+        numbers = [level.number if level_of is None else int(level_of[code]) for code in codes]
+        return [(self._levels[number], self._levels[number].copy(further)) for number in numbers]
+
+    def _spatial(self, level: Level, tiles: NDArray[np.int64], share: float, *, falls_back: bool) -> Plan:
+        ranges = ranges_of_tiles(tiles, level.tile_offsets)
+        occupied = int((level.tile_counts[tiles] > 0).sum())
+        return Plan(
+            level=level.number,
+            order="spatial",
+            pieces=(_piece(level.files, ranges, level.tile_offsets, level.part_starts),),
+            tiles=occupied,
+            fractions=level.fraction * share,
+            kept=share,
+            note=_NOTE_FALLBACK if falls_back and level.number else "",
+        )
+
+    def _by_feature(self, question: Question, level: Level, codes: Sequence[int], share: float) -> Plan:
+        fractions = self._fractions(question, level, codes)
+        shares = [one * share for one in self._shares(question, level, codes)]
+        rows_of: dict[int, list[NDArray[np.int64]]] = {}
+        copies: dict[int, FeatureCopy] = {}
+        touched: dict[int, list[NDArray[np.int64]]] = {}
+        for code, (serving, copy) in zip(codes, self._serving(level, question, codes), strict=True):
+            own, rows = copy.rows.rows_in(code, question.region.tiles_in(serving.grid))
+            rows_of.setdefault(serving.number, []).append(rows)
+            touched.setdefault(serving.number, []).append(own)
+            copies[serving.number] = copy
+        pieces = []
+        for number, parts in rows_of.items():
+            rows = np.concatenate(parts)
+            copy = copies[number]
+            pieces.append(_piece(copy.files, merged(rows[:, 0], rows[:, 1]), copy.group_starts, copy.part_starts))
+        names = self._columns.categories(str(question.feature_key)).names
+        shown = {names[code]: p * kept for code, p, kept in zip(codes, fractions, shares, strict=True)}
+        kept = {names[code]: one for code, one in zip(codes, shares, strict=True)}
+        return Plan(
+            level=level.number,
+            order="feature",
+            pieces=tuple(pieces),
+            tiles=sum(len(np.unique(np.concatenate(parts))) for parts in touched.values()),
+            fractions=_one_if_equal(shown, default=level.fraction),
+            kept=_one_if_equal(kept, default=1.0),
+            note="",
+        )
+
+    def _needed(self, plan: Plan, question: Question, columns: Sequence[str]) -> list[str]:
+        """Return the columns to read: those that are asked for, and those that the filters look at."""
+        needed = list(columns)
+        if not question.region.is_everything or plan.kept != 1.0 or not needed:
+            needed += question.region.axes
+        if question.feature_key is not None and (question.features is not None or plan.kept != 1.0):
+            needed.append(question.feature_key)
+        if question.where:
+            # polars takes 0.4 s to import, and most questions have no filter
+            from puncta.points._where import columns_of  # noqa: PLC0415
+
+            needed += self._columns.checked(columns_of(question.where))
+        return list(dict.fromkeys(needed))
+
+    def _matching(self, plan: Plan, question: Question, columns: Sequence[str]) -> pa.Table:
+        """Return the rows that a question asks for, with these columns and those that the filters look at."""
+        needed = self._needed(plan, question, columns)
+        tables = [piece.files.read(piece.reads, needed) for piece in plan.pieces]
+        table = pa.concat_tables(tables) if tables else self._nothing(needed)
+        kept = np.ones(table.num_rows, dtype=bool)
+        region = question.region
+        if not region.is_everything:
+            kept &= region.contains([numpy_of(table.column(axis)) for axis in region.axes])
+        if question.features is not None and question.feature_key is not None:
+            kept &= self._is_asked(table, question)
+        if plan.kept != 1.0:
+            kept &= self._is_shown(table, plan, question)
+        table = self._columns.restored(_filtered(table, kept))
+        if question.where:
+            from puncta.points._where import rows_meeting  # noqa: PLC0415  # as above
+
+            table = _filtered(table, rows_meeting(table, question.where))
+        return table
+
+    def _nothing(self, needed: Sequence[str]) -> pa.Table:
+        return self._levels[0].files.read([], needed)
+
+    def _is_asked(self, table: pa.Table, question: Question) -> NDArray[np.bool_]:
+        """Say which rows are of the features that are asked for."""
+        categories = self._columns.categories(str(question.feature_key))
+        wanted = np.zeros(len(categories.names) + 1, dtype=bool)
+        wanted[[categories.code_of[name] for name in question.features or ()]] = True
+        asked: NDArray[np.bool_] = wanted[categories.codes(table.column(str(question.feature_key)))]
+        return asked
+
+    def _is_shown(self, table: pa.Table, plan: Plan, question: Question) -> NDArray[np.bool_]:
+        """Say which rows are shown when a sampled level is thinned by the hash of the points (P14)."""
+        axes = sorted(question.region.axes)
+        key = question.feature_key
+        codes = np.full(table.num_rows, -1, dtype=np.int32)
+        if key is not None:
+            codes = self._columns.categories(key).codes(table.column(key))
+        numbers = thinning_numbers([numpy_of(table.column(axis)).astype(np.float32) for axis in axes], codes)
+        if not isinstance(plan.kept, dict):
+            return is_kept(numbers, plan.kept)
+        shown = np.zeros(table.num_rows, dtype=bool)
+        for name, share in plan.kept.items():
+            own = codes == self._columns.categories(str(key)).code_of[name]
+            shown[own] = is_kept(numbers[own], share)
+        return shown
+
+    def _says(self, plan: Plan) -> dict[str, Any]:
+        """Return what a result says of itself (P28)."""
+        return {
+            "level": plan.level,
+            "fraction": plan.fractions,
+            "complete": plan.is_complete,
+            "order": plan.order,
+            "coordinate_system": self._system,
+            "note": plan.note,
+        }
+
+
+def _piece(files: PartFiles, ranges: Ranges, group_starts: NDArray[np.int64], part_starts: NDArray[np.int64]) -> Piece:
+    return Piece(files=files, ranges=ranges, reads=tuple(reads_of(ranges, group_starts, part_starts)))
+
+
+def _rows_touched(plan: Plan) -> int:
+    """Return the rows of the row groups that are decoded."""
+    return sum(read.n_rows for piece in plan.pieces for read in piece.reads)
+
+
+def _runs(groups: NDArray[np.int64]) -> int:
+    return int((np.diff(groups) > 1).sum()) + 1 if len(groups) else 0
+
+
+def _filtered(table: pa.Table, kept: NDArray[np.bool_]) -> pa.Table:
+    # taking by position is several times faster than a mask where rows are few, and keeps one chunk
+    return table if kept.all() else table.take(arrow_of(np.flatnonzero(kept)))
+
+
+def _one_if_equal(values: dict[str, float], *, default: float) -> dict[str, float] | float:
+    """Return one number where all are the same, and the mapping where they differ."""
+    distinct = set(values.values())
+    return values if len(distinct) > 1 else next(iter(distinct), default)
+
+
+def _estimated(rows: int, level: Level) -> Count:
+    return Count(count=round(rows / level.fraction), exact=level.number == 0)
