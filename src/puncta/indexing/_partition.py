@@ -51,7 +51,9 @@ class Placement:
 def bounds(staged: Staged, placement: Placement, *, workers: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the smallest and largest coordinate of the rows in the grid's coordinate system, each of shape (d,)."""
     if placement.affine is None and staged.lower is not None and staged.upper is not None:
-        return staged.lower, staged.upper
+        # the files' columns stand as x, y, z; the grid's axes in any order
+        at = [staged.coordinates.index(axis) for axis in placement.axes]
+        return staged.lower[at], staged.upper[at]
 
     def of_batch(path: Path) -> NDArray[np.float64]:
         columns = placement.placed(read_batch(path))

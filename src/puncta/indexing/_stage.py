@@ -74,13 +74,18 @@ class Staged:
     """Rows read."""
 
     lower: NDArray[np.float64] | None = None
-    """Smallest stored coordinate along each axis, shape (d,)."""
+    """Smallest value of each of `coordinates`, shape (d,)."""
 
     upper: NDArray[np.float64] | None = None
-    """Largest stored coordinate along each axis, shape (d,)."""
+    """Largest value of each of `coordinates`, shape (d,)."""
 
     dropped: dict[str, int] = field(default_factory=dict)
     """How many rows were left out, by reason."""
+
+    @property
+    def coordinates(self) -> list[str]:
+        """Names of the coordinate columns, in the order of the files."""
+        return [plan.name for plan in self.columns if plan.role == "coordinate"]
 
     def batches(self) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield each batch with the source row it starts at, mapped from disk."""
@@ -169,7 +174,7 @@ class _Stager:
         for plan in columns:
             _check_coordinate_type(plan, source.schema.field(plan.source).type)
         self.staged = Staged(columns=columns, coders=coders)
-        self.axes = [plan.name for plan in columns if plan.role == "coordinate"]
+        self.axes = self.staged.coordinates
         self.rounding = 0
         self.rounding_example = ""
         self.invalid_example = ""

@@ -12,7 +12,7 @@ from puncta.indexing._index_arrays import group_document
 from puncta.indexing._source import Source
 from puncta.spec.spatialdata import root_attrs
 from puncta.store import Workspace, copy_tree, refresh_consolidated
-from puncta.store._locate import is_there, locate, zarr_format_of
+from puncta.store._locate import is_there, local_path, locate, zarr_format_of
 
 type Form = Literal["in place", "into a store", "new store"]
 
@@ -56,7 +56,7 @@ def resolve_target(
         return _in_place(source, name, overwrite=overwrite)
     element_name = name or (source.element.name if source.element is not None else "transcripts")
     _check_name(element_name)
-    place = Path(os.fspath(store)).absolute()
+    place = local_path(store)
     is_own = source.element is not None and place.resolve() == source.element.root.resolve()
     if is_own and source.element is not None and element_name == source.element.name:
         raise OverwriteError(f"{place} is the store that the points come from; index them with --in-place")

@@ -89,7 +89,7 @@ class FileLayout:
         for name in self.codes_columns:
             codes = numpy_of(rows.column(name))
             n_values = len(self.coded[name].values)
-            arrays[f"{name}_codes"] = arrow_of(np.where(codes == n_values, -1, codes).astype(np.int32))
+            arrays[f"{name}_codes"] = arrow_of(np.where(codes == n_values, -1, codes.astype(np.int32)))
         return pa.table([arrays[name] for name in self.schema.names], schema=self.schema)
 
     def _decoded(self, rows: pa.Table, name: str) -> pa.Array:

@@ -10,10 +10,10 @@ import pyarrow as pa
 from puncta.errors import MissingError, StoreError
 from puncta.points._check_arrays import ArrayReader, missing_groups
 from puncta.points._check_features import CopyParts, FeatureCheck
-from puncta.points._check_parts import Expected, Parts, Tally, open_parts, schema_of, unreadable_files
+from puncta.points._check_parts import Expected, Parts, Tally, first_dictionary, open_parts, schema_of, unreadable_files
 from puncta.points._check_plan import CopyPlan, ElementPlan, LevelPlan, plan_of, stale_transformation
 from puncta.points._check_rows import FeatureCodes
-from puncta.points._check_tiles import Contents, LevelParts, TileCheck, wrong_fractions
+from puncta.points._check_tiles import Chain, Contents, LevelParts, TileCheck
 from puncta.spec._problem import Problem
 from puncta.spec.points import validate_points_attrs
 from puncta.store import read_attributes
@@ -92,6 +92,7 @@ class _Check:
         categories = {name: self.reader.categories(name) for name in self.plan.columns}
         known = {name: values for name, values in categories.items() if values is not None}
         self._check_columns(known)
+        self._check_categories(known)
         codes = {name: FeatureCodes(values) for name, values in known.items()}
         contents = self._tile_order(codes)
         for name, values in known.items():
@@ -111,9 +112,23 @@ class _Check:
             and not pa.types.is_dictionary(self.schema.field(name).type)
         ]
 
+    def _check_categories(self, categories: dict[str, list[str]]) -> None:
+        """Take out the columns whose categories no file has: nothing that counts by them could be right."""
+        for name, values in list(categories.items()):
+            stored = first_dictionary(self.element, "points.parquet", name)
+            if stored is not None and stored != values:
+                at = next((n for n, pair in enumerate(zip(stored, values, strict=False)) if pair[0] != pair[1]), -1)
+                example = (
+                    f"first difference: {stored[at]!r}, not {values[at]!r}, at {at}" if at >= 0 else "one is longer"
+                )
+                message = f"{len(values)} categories, but the files have {len(stored)} ({example})"
+                self.problems.append(Problem(f"index/features/{name}", message, "mismatch"))
+                del categories[name]
+
     def _tile_order(self, codes: dict[str, FeatureCodes]) -> Contents | None:
         """Check the tile order of all levels; return what level 0 holds, or None where it cannot be read whole."""
-        opened = [self._open_level(level) for level in self.plan.levels]
+        chain = Chain()
+        opened = [self._open_level(level, chain) for level in self.plan.levels]
         check = TileCheck(self.plan, codes, self.tally)
         for number, level in enumerate(opened):
             coarser = opened[number + 1] if number + 1 < len(opened) else None
@@ -125,20 +140,19 @@ class _Check:
                 level.parts.close()
         return check.contents if first is not None and first.parts.is_whole else None
 
-    def _open_level(self, level: LevelPlan) -> LevelParts | None:
+    def _open_level(self, level: LevelPlan, chain: Chain) -> LevelParts | None:
         offsets = self.reader.tile_offsets(level)
+        if level.number + 1 < len(self.plan.levels):
+            self.problems += chain.check(level, self.plan.levels[level.number + 1], offsets)
         if level.grid is None:
             return None
-        if offsets is not None and level.number + 1 < len(self.plan.levels):
-            self.problems += wrong_fractions(level, self.plan.levels[level.number + 1], offsets)
         starts = np.append(np.arange(0, level.grid.n_tiles, level.tiles_per_part), level.grid.n_tiles)
         counts = None if offsets is None else np.diff(offsets)
         parts = self._open(level.folder, Expected(starts=starts, counts=counts, source=level.offsets))
         return LevelParts(plan=level, grid=level.grid, parts=parts)
 
     def _open(self, folder: str, expected: Expected) -> Parts:
-        parts, problems = open_parts(self.element, folder, expected, self.schema, self.tally)
-        self.problems += problems
+        parts = open_parts(self.element, folder, expected, self.schema, self.problems)
         self.stack.callback(parts.close)
         return parts
 

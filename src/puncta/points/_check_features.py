@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from puncta.points._check_arrays import CopyArrays
 from puncta.points._check_parts import Parts, Tally
 from puncta.points._check_plan import ElementPlan
-from puncta.points._check_rows import NULL, FeatureCodes, RowHasher, count_invented, sum_of
+from puncta.points._check_rows import NULL, FeatureCodes, RowHasher, invented, sum_of
 from puncta.points._check_tiles import Contents, features_of, placed
 from puncta.points._grid import Grid
 from puncta.points._sampling import next_fraction
@@ -60,6 +60,7 @@ class FeatureCheck:
         self._categories = categories
         self._tally = tally
         self._hasher = RowHasher()
+        self._expected: NDArray[np.float64] | None = np.ones(len(categories))
         self.problems: list[Problem] = []
 
     def rows(self, copy: CopyParts, contents: Contents | None) -> None:
@@ -68,7 +69,7 @@ class FeatureCheck:
         columns = None if contents is not None else [*self._plan.axes, name]
         counts, total = np.zeros(len(self._categories) + 1, dtype=np.int64), 0
         for group in copy.parts.groups().tolist():
-            table = copy.parts.read(group, columns)
+            table = copy.parts.read([group], columns)
             if table is None or name not in table.column_names:
                 continue
             loc = copy.parts.file_loc(copy.parts.part_of(group))
@@ -152,13 +153,13 @@ class FeatureCheck:
                 for start, stop in pairwise(runs.tolist())
                 if keys[start] >= 0
             ]
-            invented = count_invented(
-                self._hashes(copy, first, end), np.concatenate([*source, np.zeros(0, dtype=np.uint64)])
-            )
-            if invented:
+            rows = self._hashes(copy, first, end)
+            count, row = invented(rows, np.concatenate([*source, np.zeros(0, dtype=np.uint64)]))
+            if count:
                 words = f"rows are not among those that serve level {copy.arrays.plan.level - 1}"
-                example = f"among the features from {self._name(first)} to {self._name(end - 1)}"
-                self._tally.add(copy.arrays.plan.folder, "sample", words, count=invented, example=example)
+                feature = int(np.searchsorted(offsets, offsets[first] + row, side="right")) - 1
+                example = f"one of {self._name(feature)}"
+                self._tally.add(copy.arrays.plan.folder, "sample", words, count=count, example=example)
 
     def _hashes(self, copy: CopyParts, first: int, end: int) -> NDArray[np.uint64]:
         """Return the hashes of the rows of some features."""
@@ -169,7 +170,7 @@ class FeatureCheck:
         start, stop = int(offsets[first]), int(offsets[end])
         group = int(np.searchsorted(first_rows, start, side="right")) - 1
         while start < stop:
-            table = copy.parts.read(group)
+            table = copy.parts.read([group])
             begin, group = int(first_rows[group]), group + 1
             if table is None:
                 break
@@ -182,22 +183,18 @@ class FeatureCheck:
 
     def fractions(self, copy: CopyParts, below: Sequence[CopyParts]) -> None:
         """Check that the fractions of a level follow from the points below it, feature by feature (RFC 3, P15)."""
-        serving, own, before = serving_levels(below), copy.arrays.fractions, below[-1].arrays.fractions
-        if own is None or before is None:
+        own, last = copy.arrays.fractions, below[-1].arrays.fractions
+        if own is not None and last is not None:
+            self._level_of(copy, below[-1], own, last)
+        # held against what follows from level 0, so that a wrong fraction does not put its neighbours in the wrong
+        before, self._expected = self._expected, own
+        densest = _densest_below(copy, below)
+        if before is None or densest is None or not copy.limit:
             return
-        self._level_of(copy, below[-1], own, before)
-        if serving is None or copy.grid is None or not copy.limit:
-            return
-        densest = np.zeros(len(own), dtype=np.int64)
-        for level in np.unique(serving[:-1]).tolist():
-            found = _densest(below[level:], copy.grid)
-            if found is None:
-                return
-            densest = np.where(serving[:-1] == level, found, densest)
         follows = [next_fraction(*pair, copy.limit) for pair in zip(before.tolist(), densest.tolist(), strict=True)]
-        expected = np.asarray(follows, dtype=np.float64)
-        other = np.flatnonzero(np.abs(own - expected) > _TOLERANCE * expected)
-        if len(other):
+        expected = self._expected = np.asarray(follows, dtype=np.float64)
+        other = np.zeros(0, int) if own is None else np.flatnonzero(np.abs(own - expected) > _TOLERANCE * expected)
+        if own is not None and len(other):
             at, fractions = int(other[0]), copy.arrays.plan.fractions
             example = f"{self._name(at)}: {own[at]}, but {expected[at]} follows from its densest tile"
             loc = fractions["array"] if isinstance(fractions, dict) else copy.arrays.plan.fractions_loc
@@ -229,10 +226,10 @@ class FeatureCheck:
 def serving_levels(below: Sequence[CopyParts]) -> NDArray[np.int64] | None:
     """Return the level whose rows serve each feature, and the nulls at the end; None where it is not known."""
     last = below[-1].arrays
-    if last.fractions is None or (last.plan.is_partial and last.level_of is None):
+    if last.offsets is None or (last.plan.is_partial and last.level_of is None):
         return None
     if last.level_of is None:
-        return np.full(len(last.fractions) + 1, last.plan.level, dtype=np.int64)
+        return np.full(len(last.offsets) - 1, last.plan.level, dtype=np.int64)
     # nulls are stored at every level (P32)
     return np.append(last.level_of.astype(np.int64), last.plan.level)
 
@@ -240,6 +237,20 @@ def serving_levels(below: Sequence[CopyParts]) -> NDArray[np.int64] | None:
 def _sizes(copy: CopyParts) -> NDArray[np.int64]:
     offsets = copy.arrays.offsets
     return np.zeros(0, dtype=np.int64) if offsets is None else np.diff(offsets)
+
+
+def _densest_below(copy: CopyParts, below: Sequence[CopyParts]) -> NDArray[np.int64] | None:
+    """Return the rows of each feature at the level below, in the densest tile of this one; None where not known."""
+    serving = serving_levels(below)
+    if serving is None or copy.grid is None:
+        return None
+    densest = np.zeros(len(serving) - 1, dtype=np.int64)
+    for level in np.unique(serving[:-1]).tolist():
+        found = _densest(below[level:], copy.grid)
+        if found is None:
+            return None
+        densest = np.where(serving[:-1] == level, found, densest)
+    return densest
 
 
 def _densest(below: Sequence[CopyParts], grid: Grid) -> NDArray[np.int64] | None:

@@ -56,7 +56,7 @@ class Parts:
     """Rows of each row group, by the footers; 0 where a part cannot be read."""
     is_usable: NDArray[np.bool_]
     """Whether each part can be read and is what the index says."""
-    tally: Tally
+    damage: list[Problem]
     """Takes what turns out damaged on reading."""
     _open: OrderedDict[int, pq.ParquetFile] = field(default_factory=OrderedDict)
 
@@ -78,17 +78,18 @@ class Parts:
         is_unknown = np.repeat(~self.is_usable, np.diff(self.starts))
         return np.flatnonzero((self.counts > 0) | is_unknown)
 
-    def read(self, group: int, columns: Sequence[str] | None = None) -> pa.Table | None:
-        """Return the rows of a row group; None where its part is not usable."""
-        part = self.part_of(group)
+    def read(self, groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table | None:
+        """Return the rows of some row groups of one part; None where the part is not usable."""
+        part = self.part_of(groups[0])
         if not self.is_usable[part]:
             return None
-        local = group - int(self.starts[part])
+        local = [group - int(self.starts[part]) for group in groups]
         try:
-            return self._file(part).read_row_group(local, columns=columns, use_threads=False)
+            return self._file(part).read_row_groups(local, columns=columns, use_threads=False)
         except DAMAGE as error:
             self.is_usable[part] = False
-            self.tally.add(self.file_loc(part), "mismatch", "row groups cannot be read", count=1, example=_brief(error))
+            message = f"its rows cannot be read: {_brief(error)}"
+            self.damage.append(Problem(self.file_loc(part), message, "mismatch"))
             return None
 
     def close(self) -> None:
@@ -118,9 +119,7 @@ class Expected:
     """The array that says it."""
 
 
-def open_parts(
-    element: Path, loc: str, expected: Expected, schema: pa.Schema | None, tally: Tally
-) -> tuple[Parts, list[Problem]]:
+def open_parts(element: Path, loc: str, expected: Expected, schema: pa.Schema | None, problems: list[Problem]) -> Parts:
     """Look at the footers of all parts of a copy.
 
     Args:
@@ -128,13 +127,13 @@ def open_parts(
         loc: Folder of the copy, below the element.
         expected: What the index says.
         schema: Schema that all files of the element have; None where none could be read.
-        tally: Takes what turns out damaged on reading.
+        problems: Takes what is wrong, here and later on reading.
 
     """
     names = _names(element / loc)
     numbers = sorted(names)
     n_parts = len(numbers) if expected.starts is None else len(expected.starts) - 1
-    problems = [
+    problems += [
         Problem(f"{loc}/{names[number]}", f"the index knows {n_parts} parts", "unexpected")
         for number in numbers
         if number >= n_parts
@@ -152,15 +151,14 @@ def open_parts(
         planned = 0 if expected.starts is None else int(expected.starts[part + 1] - expected.starts[part])
         found.append(counts if counts is not None and usable[part] else np.zeros(planned, dtype=np.int64))
     starts = np.concatenate([[0], np.cumsum([len(counts) for counts in found])]).astype(np.int64)
-    parts = Parts(
+    return Parts(
         folder=element / loc,
         loc=loc,
         starts=starts,
         counts=np.concatenate([*found, np.zeros(0, dtype=np.int64)]),
         is_usable=usable,
-        tally=tally,
+        damage=problems,
     )
-    return parts, problems
 
 
 def schema_of(element: Path, loc: str) -> pa.Schema | None:
@@ -172,6 +170,22 @@ def schema_of(element: Path, loc: str) -> pa.Schema | None:
         except DAMAGE:
             continue
     return max(schemas, key=lambda one: sum(one.equals(other) for other in schemas), default=None)
+
+
+def first_dictionary(element: Path, loc: str, column: str) -> list[str] | None:
+    """Return the values of a dictionary column in the first row group that has rows; None where there is none."""
+    for _, name in sorted(_names(element / loc).items()):
+        try:
+            with pq.ParquetFile(element / loc / name, pre_buffer=False) as file:
+                counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+                group = next((group for group, count in enumerate(counts) if count), None)
+                if group is None or not pa.types.is_dictionary(file.schema_arrow.field(column).type):
+                    continue
+                chunk = file.read_row_group(group, columns=[column], use_threads=False).column(column).chunk(0)
+                return [str(value) for value in chunk.dictionary.to_pylist()]
+        except DAMAGE:
+            continue
+    return None
 
 
 def unreadable_files(element: Path, loc: str) -> list[Problem]:

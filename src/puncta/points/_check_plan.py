@@ -48,6 +48,7 @@ class LevelPlan:
     n_rows: int | None
     tiles_per_part: int
     fraction: float | None
+    """P, or None where the metadata does not give a usable one; level 0 need not."""
     limit: int | None
     copies: tuple[CopyPlan, ...]
 
@@ -122,7 +123,7 @@ def _level(
         grid=None if is_refused or not tiles else _grid(index, axes),
         n_rows=_count(index.get("n_rows")),
         tiles_per_part=tiles or _TILES_PER_PART,
-        fraction=_fraction(sampling.get("P")) if number else 1.0,
+        fraction=_fraction(sampling.get("P")) if f"{place}/sampling/P" not in refused else None,
         limit=_count(sampling.get("limit")),
         copies=tuple(_copies(element, number, index, sampling, place)),
     )

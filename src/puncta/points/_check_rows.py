@@ -38,7 +38,7 @@ class RowHasher:
 
     def hashes(self, table: pa.Table) -> NDArray[np.uint64]:
         """Return the hash of each row, shape (n,), uint64; columns count in their order."""
-        parts = [self._of_batch(batch) for batch in table.to_batches()]
+        parts = [self._of_batch(batch) for batch in table.combine_chunks().to_batches()]
         return np.concatenate([*parts, np.zeros(0, dtype=np.uint64)])
 
     def _of_batch(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
@@ -84,10 +84,7 @@ class FeatureCodes:
         """Number the categories in their order."""
         self._code_of = {category: code for code, category in enumerate(categories)}
         self._last: tuple[pa.Array, NDArray[np.int64]] | None = None
-        self.is_in_order = True
-        """Whether the last column's dictionary held exactly the categories, in their order (P8)."""
-        self.example = ""
-        """A word on the last one that did not."""
+        self._in_order = np.asarray([*range(len(categories)), NULL], dtype=np.int64)
 
     def __len__(self) -> int:
         """Return the number of categories."""
@@ -95,18 +92,17 @@ class FeatureCodes:
 
     def codes(self, column: pa.ChunkedArray) -> NDArray[np.int64]:
         """Return the code of each row, shape (n,), int64; `NULL` without a feature, `UNKNOWN` for one not listed."""
-        self.is_in_order = True
-        parts = [self._of_chunk(chunk) for chunk in column.chunks]
-        return np.concatenate([*parts, np.zeros(0, dtype=np.int64)])
-
-    def _of_chunk(self, chunk: pa.Array) -> NDArray[np.int64]:
-        is_stored = pa.types.is_dictionary(chunk.type)
-        encoded = chunk if is_stored else pc.dictionary_encode(chunk)
+        array = column.combine_chunks()
+        encoded = array if pa.types.is_dictionary(array.type) else pc.dictionary_encode(array)
         mapping = self._mapping_of(encoded.dictionary)
-        if is_stored and not np.array_equal(mapping, [*range(len(self._code_of)), NULL]):
-            self.is_in_order = False
-            self.example = f"{len(encoded.dictionary)} categories, not {len(self)}"
         return mapping[_filled(encoded.indices, len(mapping) - 1)]
+
+    def count_other(self, column: pa.ChunkedArray) -> int:
+        """Return how many pieces of a dictionary column do not hold exactly the categories, in their order (P8)."""
+        if not pa.types.is_dictionary(column.type):
+            return 0
+        dictionaries = [chunk.dictionary for chunk in column.chunks if len(chunk)]
+        return sum(not np.array_equal(self._mapping_of(one), self._in_order) for one in dictionaries)
 
     def _mapping_of(self, dictionary: pa.Array) -> NDArray[np.int64]:
         if self._last is not None and self._last[0].equals(dictionary):
@@ -118,21 +114,29 @@ class FeatureCodes:
         return mapping
 
 
-def count_invented(sample: NDArray[np.uint64], source: NDArray[np.uint64]) -> int:
-    """Return how many rows of a sample are not among the rows that it was drawn from, counted as multisets.
+def invented(sample: NDArray[np.uint64], source: NDArray[np.uint64]) -> tuple[int, int]:
+    """Return how many rows of a sample are not among the rows it was drawn from, as multisets, and where one is.
 
     Args:
         sample: Hashes of rows, shape (n,).
         source: Hashes of rows, shape (m,).
 
+    Returns:
+        Their number, and the position of one of them in the sample; 0 where there is none.
+
     """
-    rows, wanted = np.unique(sample, return_counts=True)
+    rows, places, wanted = np.unique(sample, return_index=True, return_counts=True)
     known, there = np.unique(source, return_counts=True)
     if not len(known):
-        return len(sample)
-    places = np.minimum(np.searchsorted(known, rows), len(known) - 1)
-    found = np.where(known[places] == rows, there[places], 0)
-    return int(np.maximum(wanted - found, 0).sum())
+        return len(sample), 0
+    at = np.minimum(np.searchsorted(known, rows), len(known) - 1)
+    lacking = np.maximum(wanted - np.where(known[at] == rows, there[at], 0), 0)
+    return int(lacking.sum()), int(places[lacking.argmax()]) if len(places) else 0
+
+
+def keyed(hashes: NDArray[np.uint64], keys: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return hashes of rows together with a number of each, such as its tile."""
+    return _mixed(hashes + keys.astype(np.uint64) * _FACTOR)
 
 
 def sum_of(hashes: NDArray[np.uint64]) -> int:
@@ -149,7 +153,9 @@ def _of_objects(column: pa.Array) -> NDArray[np.uint64]:
 
 
 def _filled(indices: pa.Array, null: int) -> NDArray[np.int64]:
-    return numpy_of(indices.cast(pa.int64()).fill_null(null)).astype(np.int64)
+    if indices.null_count:
+        indices = indices.cast(pa.int64()).fill_null(null)
+    return numpy_of(indices).astype(np.int64)
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

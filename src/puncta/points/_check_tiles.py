@@ -1,5 +1,6 @@
 """The rows of the tile order: each in its tile, and each level drawn from the one below it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from puncta.points._arrow import numpy_of
 from puncta.points._check_parts import Parts, Tally
 from puncta.points._check_plan import ElementPlan, LevelPlan
-from puncta.points._check_rows import UNKNOWN, FeatureCodes, RowHasher, count_invented, sum_of
+from puncta.points._check_rows import UNKNOWN, FeatureCodes, RowHasher, invented, keyed, sum_of
 from puncta.points._grid import Grid
 from puncta.points._sampling import next_fraction
 from puncta.spec._problem import Problem
@@ -19,12 +20,13 @@ from puncta.spec.transformations import apply_affine
 # Fractions are products of quotients: another order of the operations differs in the last digits.
 _TOLERANCE = 1e-9
 
+_BATCH_ROWS = 2**17
+
 
 @dataclass(slots=True, kw_only=True)
 class Contents:
     """What level 0 holds, so that a copy of it can be compared."""
 
-    n_rows: int = 0
     total: int = 0
     """Sum of the hashes of all rows, modulo 2**64."""
     counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
@@ -43,7 +45,7 @@ class LevelParts:
 class TileCheck:
     """Goes once through the tile order of all levels, coarse tile by coarse tile.
 
-    Holds the rows of one tile, and 8 bytes for each row of the tiles that the next level merges with it.
+    Holds the rows of a batch of coarse tiles, of about 130,000 rows or of a single coarse tile.
     """
 
     def __init__(self, plan: ElementPlan, codes: dict[str, FeatureCodes], tally: Tally) -> None:
@@ -52,82 +54,103 @@ class TileCheck:
         self._codes = codes
         self._tally = tally
         self._hasher = RowHasher()
-        self.contents = Contents(counts={name: np.zeros(0, dtype=np.int64) for name in codes})
+        self.contents = Contents(counts={name: np.zeros(len(one) + 1, dtype=np.int64) for name, one in codes.items()})
 
     def level(self, level: LevelParts, coarser: LevelParts | None) -> None:
         """Check the rows of one level, and that those of the next one are among them."""
-        groups = level.parts.groups()
-        parents = groups if coarser is None else level.grid.parents()[groups].astype(np.int64)
+        tiles = level.parts.groups()
+        parents = tiles if coarser is None else level.grid.parents()[tiles].astype(np.int64)
         order = np.argsort(parents, kind="stable")
-        groups, parents = groups[order], parents[order]
-        borders = np.flatnonzero(np.diff(parents, prepend=-1, append=-1))
-        for start, end in pairwise(borders.tolist()):
-            tiles = [self._tile(level, group) for group in groups[start:end].tolist()]
-            if coarser is not None and all(hashes is not None for hashes in tiles):
-                below = [hashes for hashes in tiles if hashes is not None]
-                self._sample(coarser, int(parents[start]), np.concatenate(below))
+        tiles, parents = tiles[order], parents[order]
+        for start, end in _batches(parents, level.parts.counts[tiles]):
+            self._batch(level, coarser, tiles[start:end], parents[start:end])
         if coarser is not None:
             # rows of a tile below which there are none
-            for tile in np.setdiff1d(np.flatnonzero(coarser.parts.counts), parents).tolist():
-                self._sample(coarser, tile, np.zeros(0, dtype=np.uint64))
+            above = np.setdiff1d(coarser.parts.groups(), parents)
+            self._sample(coarser, above, np.zeros(0, dtype=np.uint64))
 
-    def _tile(self, level: LevelParts, tile: int) -> NDArray[np.uint64] | None:
-        """Check the rows of one tile; return their hashes, or None where they cannot be read."""
-        table = level.parts.read(tile)
-        if table is None:
-            return None
-        loc = level.parts.file_loc(level.parts.part_of(tile))
-        self._places(level.grid, table, tile, loc)
+    def _batch(
+        self, level: LevelParts, coarser: LevelParts | None, tiles: NDArray[np.int64], parents: NDArray[np.int64]
+    ) -> None:
+        found, lost = [np.zeros(0, dtype=np.uint64)], np.zeros(len(tiles), dtype=bool)
+        for members in _by_part(level.parts, tiles):
+            table = level.parts.read(tiles[members].tolist())
+            if table is None:
+                lost[members] = True
+                continue
+            hashes = self._rows(level, table, tiles[members])
+            found.append(keyed(hashes, np.repeat(parents[members], level.parts.counts[tiles[members]])))
+        if coarser is not None:
+            self._sample(coarser, np.setdiff1d(parents, parents[lost]), np.concatenate(found))
+
+    def _rows(self, level: LevelParts, table: pa.Table, tiles: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Check the rows of some tiles of one part; return their hashes."""
+        loc = level.parts.file_loc(level.parts.part_of(int(tiles[0])))
+        tile_of_row = np.repeat(tiles, level.parts.counts[tiles])
+        self._places(level.grid, table, tile_of_row, loc)
         hashes = self._hasher.hashes(table)
-        features = {name: self._features(table, name, loc) for name in self._codes if name in table.column_names}
+        for name, codes in self._codes.items():
+            if name not in table.column_names:
+                continue
+            found = features_of(codes, table, name, loc, self._tally)
+            if level.plan.number == 0:
+                # NULL is -1 and so the last; unknown features are reported on their own
+                known = np.where(found < 0, len(codes), found)
+                self.contents.counts[name] += np.bincount(known, minlength=len(codes) + 1)
         if level.plan.number == 0:
-            self._count(hashes, features)
+            self.contents.total = (self.contents.total + sum_of(hashes)) % 2**64
         return hashes
 
-    def _places(self, grid: Grid, table: pa.Table, tile: int, loc: str) -> None:
+    def _places(self, grid: Grid, table: pa.Table, tile_of_row: NDArray[np.int64], loc: str) -> None:
         columns = placed(table, self._plan)
         if columns is None:
             return
         points = np.stack(columns, axis=1)
         finite = np.isfinite(points).all(axis=1)
         if not finite.all():
-            count, row = int((~finite).sum()), int(np.flatnonzero(~finite)[0])
-            self._tally.add(
-                loc, "coordinates", "points are at no finite place", count=count, example=f"row {row} of tile {tile}"
-            )
-        found = grid.unbounded_tiles_of(points[finite])
-        other = (found != grid.tile_coordinates([tile])).any(axis=1)
-        if other.any():
-            row = int(np.flatnonzero(other)[0])
-            place = ", ".join(str(value) for value in points[finite][row].tolist())
-            example = f"row {row} of tile {tile} lies at ({place})"
-            self._tally.add(loc, "order", "points lie outside their tile", count=int(other.sum()), example=example)
+            example = f"in tile {int(tile_of_row[~finite][0])}"
+            words = "points are at no finite place"
+            self._tally.add(loc, "coordinates", words, count=int((~finite).sum()), example=example)
+        found = grid.unbounded_tiles_of(points)
+        other = np.flatnonzero((found != grid.tile_coordinates(tile_of_row)).any(axis=1) & finite)
+        if len(other):
+            place = ", ".join(str(value) for value in points[other[0]].tolist())
+            example = f"one of tile {int(tile_of_row[other[0]])} lies at ({place})"
+            self._tally.add(loc, "order", "points lie outside their tile", count=len(other), example=example)
 
-    def _features(self, table: pa.Table, name: str, loc: str) -> NDArray[np.int64]:
-        return features_of(self._codes[name], table, name, loc, self._tally)
+    def _sample(self, coarser: LevelParts, tiles: NDArray[np.int64], below: NDArray[np.uint64]) -> None:
+        """Check that the rows of some tiles are among those of the level below, given as hashes keyed by tile."""
+        tiles = tiles[coarser.parts.counts[tiles] > 0]
+        for members in _by_part(coarser.parts, tiles):
+            table = coarser.parts.read(tiles[members].tolist())
+            if table is None:
+                continue
+            tile_of_row = np.repeat(tiles[members], coarser.parts.counts[tiles[members]])
+            count, first = invented(keyed(self._hasher.hashes(table), tile_of_row), below)
+            if count:
+                loc = coarser.parts.file_loc(coarser.parts.part_of(int(tiles[members][0])))
+                words = f"rows are not among those of level {coarser.plan.number - 1}"
+                self._tally.add(loc, "sample", words, count=count, example=f"in tile {int(tile_of_row[first])}")
 
-    def _count(self, hashes: NDArray[np.uint64], features: dict[str, NDArray[np.int64]]) -> None:
-        contents = self.contents
-        contents.n_rows += len(hashes)
-        contents.total = (contents.total + sum_of(hashes)) % 2**64
-        for name, codes in features.items():
-            n_features = len(self._codes[name])
-            # NULL is -1 and so the last; unknown ones are reported on their own
-            found = np.bincount(np.where(codes < 0, n_features, codes), minlength=n_features + 1)
-            before = contents.counts[name]
-            contents.counts[name] = found if not len(before) else before + found
 
-    def _sample(self, coarser: LevelParts, tile: int, below: NDArray[np.uint64]) -> None:
-        if not coarser.parts.counts[tile]:
-            return
-        table = coarser.parts.read(tile)
-        if table is None:
-            return
-        invented = count_invented(self._hasher.hashes(table), below)
-        if invented:
-            loc = coarser.parts.file_loc(coarser.parts.part_of(tile))
-            words = f"rows are not among those of level {coarser.plan.number - 1}"
-            self._tally.add(loc, "sample", words, count=invented, example=f"in tile {tile}")
+def _batches(parents: NDArray[np.int64], sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield half-open ranges of tiles: whole families of about so many rows, or one family."""
+    borders = np.flatnonzero(np.diff(parents, prepend=-1, append=-1)).tolist()
+    before = np.concatenate([[0], np.cumsum(sizes)])
+    first = 0
+    for start, end in pairwise(borders):
+        if start > first and before[end] - before[first] > _BATCH_ROWS:
+            yield first, start
+            first = start
+    if len(parents):
+        yield first, len(parents)
+
+
+def _by_part(parts: Parts, tiles: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Yield the positions of the tiles of each part."""
+    part_of_tile = np.searchsorted(parts.starts, tiles, side="right") - 1
+    for part in np.unique(part_of_tile).tolist():
+        yield np.flatnonzero(part_of_tile == part)
 
 
 def placed(table: pa.Table, plan: ElementPlan) -> list[NDArray[np.float64]] | None:
@@ -145,26 +168,42 @@ def placed(table: pa.Table, plan: ElementPlan) -> list[NDArray[np.float64]] | No
 
 def features_of(codes: FeatureCodes, table: pa.Table, name: str, loc: str, tally: Tally) -> NDArray[np.int64]:
     """Return the feature code of each row, noting a dictionary that is not the index's and unknown features."""
-    found = codes.codes(table.column(name))
-    if not codes.is_in_order:
-        words = f"row groups have other categories in {name!r} than index/features/{name}"
-        tally.add(loc, "mismatch", words, count=1, example=codes.example)
-    unknown = int((found == UNKNOWN).sum())
-    if unknown:
+    column = table.column(name)
+    others = codes.count_other(column)
+    if others:
+        words = f"row groups have a dictionary of {name!r} that is not index/features/{name}"
+        example = f"{len(column.chunk(0).dictionary)} values for {len(codes)} categories"
+        tally.add(loc, "mismatch", words, count=others, example=example)
+    found = codes.codes(column)
+    unknown = np.flatnonzero(found == UNKNOWN)
+    if len(unknown):
         words = f"rows have a value of {name!r} that index/features/{name} lacks"
-        tally.add(
-            loc, "mismatch", words, count=unknown, example=f"row {int((found == UNKNOWN).argmax())} of a row group"
-        )
+        tally.add(loc, "mismatch", words, count=len(unknown), example=repr(column[int(unknown[0])].as_py()))
     return found
 
 
-def wrong_fractions(level: LevelPlan, coarser: LevelPlan, offsets: NDArray[np.int64]) -> list[Problem]:
-    """Return a fraction of the next level that does not follow from the points of this one (RFC 3, P13)."""
-    if level.grid is None or coarser.fraction is None or level.fraction is None or not coarser.limit:
-        return []
-    densest = int(np.bincount(level.grid.parents(), weights=np.diff(offsets)).max())
-    expected = next_fraction(level.fraction, densest, coarser.limit)
-    if abs(coarser.fraction - expected) <= _TOLERANCE * expected:
-        return []
-    message = f"{coarser.fraction}, but {expected} follows from the {densest} points of the densest tile"
-    return [Problem(f"{coarser.loc}/sampling/P", message, "sample")]
+class Chain:
+    """Fractions as they follow from level to level, so that a wrong one does not put its neighbours in the wrong."""
+
+    def __init__(self) -> None:
+        """Start at level 0, which holds every point."""
+        self._expected: float | None = 1.0
+
+    def check(self, level: LevelPlan, coarser: LevelPlan, offsets: NDArray[np.int64] | None) -> list[Problem]:
+        """Return a P of the next level that does not follow from the points of this one (RFC 3, P13).
+
+        Args:
+            level: A level.
+            coarser: The next one.
+            offsets: Tile offsets of the level, or None where these are of no use.
+
+        """
+        before, self._expected = self._expected, coarser.fraction
+        if before is None or offsets is None or level.grid is None or coarser.grid is None or not coarser.limit:
+            return []
+        densest = int(np.bincount(level.grid.parents(), weights=np.diff(offsets)).max())
+        self._expected = next_fraction(before, densest, coarser.limit)
+        if coarser.fraction is None or abs(coarser.fraction - self._expected) <= _TOLERANCE * self._expected:
+            return []
+        message = f"{coarser.fraction}, but {self._expected} follows from the {densest} points of the densest tile"
+        return [Problem(f"{coarser.loc}/sampling/P", message, "sample")]

@@ -110,7 +110,8 @@ class Categories:
             return numbers.astype(np.int32)
         texts = encoded.dictionary.cast(pa.string()).to_pylist()
         mapping = np.asarray([self.code_of.get(text, -1) for text in [*texts, None]], dtype=np.int32)
-        return mapping[numbers]
+        codes: NDArray[np.int32] = mapping[numbers]
+        return codes
 
 
 def _value_type(data_type: pa.DataType) -> pa.DataType:

@@ -65,6 +65,18 @@ def locate(path: str | os.PathLike[str]) -> Location:
     return Location(root=root, inner=inner, zarr_format=zarr_format_of(root))
 
 
+def local_path(path: str | os.PathLike[str]) -> Path:
+    """Return the absolute path of a local file or folder, whether or not anything is there.
+
+    Raises:
+        UnsupportedError: If the path is a URL.
+
+    """
+    text = os.fspath(path)
+    _refuse_url(text)
+    return _absolute(Path(text))
+
+
 def store_of(path: Path) -> Path:
     """Return the store that a path belongs to, whether or not anything is there now.
 
