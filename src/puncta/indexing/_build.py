@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from puncta.indexing._choose_grid import GridWishes, choose_grid
 from puncta.indexing._columns import DASK_INDEX, ColumnPlan
-from puncta.indexing._feature_order import FeatureOrder, write_feature_order
+from puncta.indexing._feature_index import FeatureOrder
+from puncta.indexing._feature_order import write_feature_order
 from puncta.indexing._index_arrays import IndexWriter, group_document
 from puncta.indexing._levels import fraction_of_next_level
 from puncta.indexing._metadata import Built, FeatureLevels

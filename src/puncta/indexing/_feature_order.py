@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from puncta.indexing._columns import SAMPLE, TILE
+from puncta.indexing._feature_index import FeatureLevel, FeatureOrder
 from puncta.indexing._levels import (
     FeatureTiles,
     ancestors_of,
@@ -38,49 +39,6 @@ GROUPS_PER_PART = 256
 """Row groups of a part file; a footer costs some hundred bytes for each."""
 
 _WINDOW_ROWS = 2**20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureLevel:
-    """The index of the feature-major copy of one level (P31)."""
-
-    offsets: NDArray[np.int64]
-    """First row of each feature, shape (n_features + 1,): the last entry is where the nulls begin."""
-
-    n_rows: int
-    """Rows stored, nulls included."""
-
-    tile_indptr: NDArray[np.int64]
-    """First pair of each feature, shape (n_features + 1,)."""
-
-    tiles: NDArray[np.uint32]
-    """Tile of each pair, ascending within a feature."""
-
-    tile_starts: NDArray[np.int64]
-    """First row of each pair."""
-
-    row_groups: NDArray[np.int64]
-    """First row of each row group, then the number of rows."""
-
-    parts: NDArray[np.int64]
-    """First row group of each part file, then their number."""
-
-    level_of: NDArray[np.uint8] | None
-    """Level whose rows serve each feature, shape (n_features,), where not every level holds every feature."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureOrder:
-    """The feature-major copies of one feature column."""
-
-    levels: tuple[FeatureLevel, ...]
-    """One a level that has a copy."""
-
-    fractions: NDArray[np.float64]
-    """P_g of each level and feature, shape (n_levels, n_features); of all levels, whether or not they have a copy."""
-
-    null_fractions: NDArray[np.float64] | None
-    """P_null of each level, shape (n_levels,), or None without null features."""
 
 
 def write_feature_order(

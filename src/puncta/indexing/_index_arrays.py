@@ -8,14 +8,11 @@ import pyarrow as pa
 import zarr
 from numpy.typing import NDArray
 
-from puncta.indexing._feature_order import FeatureLevel, FeatureOrder
+from puncta.indexing._feature_index import MAX_FRACTIONS_IN_METADATA, FeatureLevel, FeatureOrder
 from puncta.indexing._write_parquet import FileLayout
 
 # One chunk of a megabyte: a reader takes the offsets of a level in one request.
 _CHUNK_VALUES = 2**17
-
-MAX_FRACTIONS_IN_METADATA = 256
-"""Above so many features their fractions are an array beside the offsets, not a list in the metadata (P12)."""
 
 
 def group_document() -> dict[str, Any]:

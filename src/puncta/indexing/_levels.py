@@ -229,7 +229,7 @@ def row_group_cuts(pairs: FeatureTiles, *, target_rows: int) -> NDArray[np.int64
         start = cuts[-1]
         feature = np.searchsorted(feature_ends, start + target_rows + target_rows // 4, side="right")
         candidate = int(feature_ends[feature - 1]) if feature else 0
-        if candidate < start + target_rows // 2:
+        if candidate < start + max(target_rows // 2, 1):
             tile = max(int(np.searchsorted(ends, start + target_rows, side="right")) - 1, 0)
             candidate = int(ends[tile]) if ends[tile] > start else int(ends[tile + 1])
         if candidate >= total:

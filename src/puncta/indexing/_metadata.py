@@ -7,8 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from puncta.indexing._feature_order import FeatureOrder
-from puncta.indexing._index_arrays import MAX_FRACTIONS_IN_METADATA
+from puncta.indexing._feature_index import MAX_FRACTIONS_IN_METADATA, FeatureOrder
 from puncta.points._grid import Grid
 from puncta.spec.points import (
     MULTISCALES_CONVENTION,

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,21 @@ if TYPE_CHECKING:
 
 # A picture shows a few points a pixel before they merge; more would only cost reading.
 _POINTS_PER_PIXEL = 2
+
+
+class Asked(TypedDict, total=False):
+    """What a question may say; see `Points.query`."""
+
+    box: Box | None
+    polygon: object | None
+    coordinate_system: str | None
+    features: str | Sequence[str] | None
+    feature_key: str | None
+    where: str | Sequence[str]
+    level: int | None
+    budget: int | None
+    thinning: Thinning
+    columns: Sequence[str] | None
 
 
 def open_points(path: str | os.PathLike[str]) -> "Points":
@@ -193,61 +208,18 @@ class Points:
         )
         return self._planner.answer(asked, self.columns)
 
-    def count(
-        self,
-        *,
-        box: Box | None = None,
-        polygon: object | None = None,
-        coordinate_system: str | None = None,
-        features: str | Sequence[str] | None = None,
-        feature_key: str | None = None,
-        where: str | Sequence[str] = (),
-        level: int | None = None,
-    ) -> Count:
-        """Return how many points there are, reading as little as possible; arguments as in `query`.
+    def count(self, **asked: Unpack[Asked]) -> Count:
+        """Return how many points there are, reading as little as possible; arguments as in `query`, without a budget.
 
         Tiles that lie wholly inside a box are counted from the offsets. At a sampled level the number is an estimate.
         """
-        asked = self._question(
-            box=box,
-            polygon=polygon,
-            coordinate_system=coordinate_system,
-            features=features,
-            feature_key=feature_key,
-            where=where,
-            level=level,
-            thinning="own",
-        )
-        return self._planner.count(asked)
+        if asked.get("budget") is not None:
+            raise QueryError("a count has no budget: leave it out, or name a level to estimate from")
+        return self._planner.count(self._question(**asked))
 
-    def explain(
-        self,
-        *,
-        box: Box | None = None,
-        polygon: object | None = None,
-        coordinate_system: str | None = None,
-        features: str | Sequence[str] | None = None,
-        feature_key: str | None = None,
-        where: str | Sequence[str] = (),
-        level: int | None = None,
-        budget: int | None = None,
-        thinning: Thinning = "equal",
-        columns: Sequence[str] | None = None,
-    ) -> Explanation:
+    def explain(self, **asked: Unpack[Asked]) -> Explanation:
         """Return what `query` would read with these arguments: from offsets and footers, without reading a point."""
-        asked = self._question(
-            box=box,
-            polygon=polygon,
-            coordinate_system=coordinate_system,
-            features=features,
-            feature_key=feature_key,
-            where=where,
-            level=level,
-            budget=budget,
-            thinning=thinning,
-            columns=columns,
-        )
-        return self._planner.explain(asked, self.columns)
+        return self._planner.explain(self._question(**asked), self.columns)
 
     def read_tile(self, level: int, tile: int) -> pa.Table:
         """Return the points of one tile of a level, in the tile order.
@@ -319,20 +291,10 @@ class Points:
             table, axes=sorted(self.axes), systems=self.systems, feature_key=self.feature_key, instance_key=instance
         )
 
-    def _question(
-        self,
-        *,
-        box: Box | None,
-        polygon: object | None,
-        coordinate_system: str | None,
-        features: str | Sequence[str] | None,
-        feature_key: str | None,
-        where: str | Sequence[str],
-        level: int | None,
-        thinning: Thinning,
-        budget: int | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> Question:
+    def _question(self, **asked: Unpack[Asked]) -> Question:
+        """Return what is asked, checked."""
+        level, budget, thinning = asked.get("level"), asked.get("budget"), asked.get("thinning", "equal")
+        feature_key, where, system = asked.get("feature_key"), asked.get("where", ()), asked.get("coordinate_system")
         if level is not None:
             self._level(level)
         if level is not None and budget is not None:
@@ -348,15 +310,19 @@ class Points:
             )
         return Question(
             region=region_of(
-                self.axes, box=box, polygon=polygon, to_asked=self._affine_to(coordinate_system), to_grid=self._to_grid
+                self.axes,
+                box=asked.get("box"),
+                polygon=asked.get("polygon"),
+                to_asked=self._affine_to(system),
+                to_grid=self._to_grid,
             ),
-            features=_as_tuple(features),
+            features=_as_tuple(asked.get("features")),
             feature_key=key,
             where=(where,) if isinstance(where, str) else tuple(where),
             level=level,
             budget=budget,
             thinning=thinning,
-            columns=_as_tuple(columns),
+            columns=_as_tuple(asked.get("columns")),
         )
 
     def _affine_to(self, coordinate_system: str | None) -> NDArray[np.float64] | None:
