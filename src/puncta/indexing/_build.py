@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from puncta.indexing._choose_grid import GridWishes, choose_grid
-from puncta.indexing._columns import DASK_INDEX, ColumnPlan
+from puncta.indexing._columns import ColumnPlan
 from puncta.indexing._feature_index import FeatureOrder
 from puncta.indexing._feature_order import write_feature_order
 from puncta.indexing._index_arrays import IndexWriter, group_document
@@ -150,7 +150,7 @@ def build_element(
         grid, estimate = choose_grid(staged, placement, options.wishes, workers=options.workers)
     features = [plan.name for plan in columns if plan.role == "feature"]
     layout = plan_files(staged, codes_columns=features if options.codes_column else ())
-    row_ids, notes = _row_ids(staged)
+    row_ids, notes = _row_ids(staged, source.index_column)
     bucket_rows = _bucket_rows(layout, options)
     with clock.stage("placing"):
         runs, bucket_starts, counts = partition(
@@ -306,13 +306,14 @@ def _write_group(folder: Path) -> None:
     (folder / "zarr.json").write_text(json.dumps(group_document()))
 
 
-def _row_ids(staged: Staged) -> tuple[str | None, tuple[str, ...]]:
+def _row_ids(staged: Staged, index_column: str | None) -> tuple[str | None, tuple[str, ...]]:
     """Return the column of the original ids, where they are shown to be unique (P13)."""
-    if DASK_INDEX not in [plan.name for plan in staged.columns]:
-        return None, ()
-    if has_unique_ids(staged, DASK_INDEX):
-        return DASK_INDEX, ()
-    return None, (f"the index {DASK_INDEX} repeats values, so points are sampled by their position in the source",)
+    # The codes of texts depend on the order of the rows, which ids are there to be independent of.
+    name = next((plan.name for plan in staged.columns if plan.source == index_column and plan.role == "plain"), None)
+    if name is None or has_unique_ids(staged, name):
+        return name, ()
+    note = f"the index {name} is not shown to hold unique integers, so points are sampled by their position in the source"
+    return None, (note,)
 
 
 def row_bytes_of(schema: pa.Schema) -> int:

@@ -103,8 +103,9 @@ def write_batch(path: Path, batch: pa.RecordBatch | pa.Table) -> None:
     """Write rows as an Arrow file of one record batch."""
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         if isinstance(batch, pa.Table):
-            # One batch, or none for an empty table: either way the offsets of `read_batch` must hold.
-            batch = batch.combine_chunks().to_batches(max_chunksize=max(batch.num_rows, 1))[0]
+            # Always one batch, since `read_batch` takes the first: a table without rows gives none of itself.
+            pieces = batch.combine_chunks().to_batches(max_chunksize=max(batch.num_rows, 1))
+            batch = pieces[0] if pieces else pa.RecordBatch.from_pylist([], schema=batch.schema)
         writer.write_batch(batch)
 
 

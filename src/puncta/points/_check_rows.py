@@ -58,7 +58,7 @@ class RowHasher:
         if pa.types.is_primitive(kind) and kind.bit_width in _WIDTHS:
             hashes = _mixed(numpy_of(column.view(_WIDTHS[kind.bit_width])).astype(np.uint64))
             if column.null_count:
-                hashes[numpy_of(column.is_null().cast(pa.uint8())) != 0] = _NULL_HASH
+                hashes[nulls_of(column)] = _NULL_HASH
             return hashes
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
             column = pc.dictionary_encode(column)
@@ -148,14 +148,22 @@ def _of_objects(column: pa.Array) -> NDArray[np.uint64]:
     digests = [hashlib.blake2b(repr(value).encode(), digest_size=8).digest() for value in column.to_pylist()]
     hashes = np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
     if column.null_count:
-        hashes[numpy_of(column.is_null().cast(pa.uint8())) != 0] = _NULL_HASH
+        hashes[nulls_of(column)] = _NULL_HASH
     return hashes
 
 
 def _filled(indices: pa.Array, null: int) -> NDArray[np.int64]:
+    codes = numpy_of(indices).astype(np.int64)
     if indices.null_count:
-        indices = indices.cast(pa.int64()).fill_null(null)
-    return numpy_of(indices).astype(np.int64)
+        codes[nulls_of(indices)] = null
+    return codes
+
+
+def nulls_of(column: pa.Array) -> NDArray[np.bool_]:
+    """Say which values of a column are null, shape (n,)."""
+    # filling nulls instead would make a scalar, for which pyarrow imports pandas
+    mask: NDArray[np.bool_] = numpy_of(column.is_null().cast(pa.uint8())) != 0
+    return mask
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

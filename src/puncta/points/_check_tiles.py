@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from puncta.points._arrow import numpy_of
 from puncta.points._check_parts import Parts, Tally
 from puncta.points._check_plan import ElementPlan, LevelPlan
-from puncta.points._check_rows import UNKNOWN, FeatureCodes, RowHasher, invented, keyed, sum_of
+from puncta.points._check_rows import UNKNOWN, FeatureCodes, RowHasher, invented, keyed, nulls_of, sum_of
 from puncta.points._grid import Grid
 from puncta.points._sampling import next_fraction
 from puncta.spec._problem import Problem
@@ -159,11 +159,18 @@ def placed(table: pa.Table, plan: ElementPlan) -> list[NDArray[np.float64]] | No
     is_number = [pa.types.is_floating(column.type) or pa.types.is_integer(column.type) for column in columns]
     if len(columns) < len(plan.axes) or not all(is_number):
         return None
-    filled = [column.cast(pa.float64(), safe=False).fill_null(float("nan")) for column in columns]
-    stored = [numpy_of(column) for column in filled]
+    stored = [_floats(column.combine_chunks()) for column in columns]
     if plan.affine is not None:
         return apply_affine(plan.affine, stored)
-    return [values.astype(np.float64) for values in stored]
+    return stored
+
+
+def _floats(column: pa.Array) -> NDArray[np.float64]:
+    """Return numbers as float64, a null as not a number."""
+    values = numpy_of(column).astype(np.float64)
+    if column.null_count:
+        values[nulls_of(column)] = np.nan
+    return values
 
 
 def features_of(codes: FeatureCodes, table: pa.Table, name: str, loc: str, tally: Tally) -> NDArray[np.int64]:

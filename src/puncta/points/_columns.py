@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from puncta.errors import ColumnError
 from puncta.points._arrow import masked_arrow_of, numpy_of, strings_of
 from puncta.points._element import read_strings
-from puncta.store import children
 from puncta.store._locate import is_there
 
 
@@ -29,10 +28,9 @@ class Columns:
     @cached_property
     def _named(self) -> dict[str, str]:
         """Where the categories of a column are."""
-        named = {name: f"index/features/{name}" for name in self._feature_keys}
-        if is_there(self._element / "index" / "categories"):
-            named |= {name: f"index/categories/{name}" for name in children(self._element / "index" / "categories")}
-        return named
+        named = {name: f"index/categories/{name}" for name in self._schema.names}
+        named = {name: place for name, place in named.items() if is_there(self._element / place)}
+        return named | {name: f"index/features/{name}" for name in self._feature_keys}
 
     def categories(self, name: str) -> "Categories":
         """Return the categories of a column that has them stored beside the offsets."""

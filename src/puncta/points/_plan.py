@@ -184,6 +184,12 @@ def choose_level(expected: Sequence[float], budget: int) -> Choice:
     if fitting == 0 or (fitting is not None and expected[fitting] >= _FULL_ENOUGH * budget):
         return Choice(level=fitting, share=1.0)
     level = len(expected) - 1 if fitting is None else fitting - 1
-    # Thinning is binomial: four standard deviations below the budget, it is exceeded 3 times in 100,000.
-    target = max(budget - 4 * budget**0.5, budget / 2)
-    return Choice(level=level, share=min(target / max(expected[level], 1.0), 1.0))
+    return Choice(level=level, share=min(target_of(budget) / max(expected[level], 1.0), 1.0))
+
+
+def target_of(budget: int) -> float:
+    """Return how many rows to aim at, so that thinning, which is binomial, hardly ever exceeds a budget.
+
+    Four standard deviations below it, that happens 3 times in 100,000.
+    """
+    return max(budget - 4 * budget**0.5, budget / 2)

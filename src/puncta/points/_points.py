@@ -22,7 +22,8 @@ from puncta.points._element import (
     transformations_of,
 )
 from puncta.points._grid import Box
-from puncta.points._query import Count, Explanation, Planner, Question, Thinning
+from puncta.points._query import Planner
+from puncta.points._question import Count, Explanation, Question, Thinning
 from puncta.points._region import region_of
 from puncta.points._render import picture_shape, render_density, render_features
 from puncta.spec.transformations import apply_affine, is_identity

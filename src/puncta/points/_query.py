@@ -6,8 +6,7 @@ RFC 3, "Reading" and "Showing several features together"; decisions P14, P15, P2
 import difflib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,145 +17,12 @@ from puncta.points._arrow import arrow_of, numpy_of
 from puncta.points._columns import Columns
 from puncta.points._element import FeatureCopy, Level
 from puncta.points._parquet import PartFiles
-from puncta.points._plan import Choice, PartRead, Ranges, choose_level, merged, ranges_of_tiles, reads_of
+from puncta.points._plan import Choice, Ranges, choose_level, merged, ranges_of_tiles, reads_of, target_of
+from puncta.points._question import Count, Explanation, Piece, Plan, Question
 from puncta.points._region import Region
 from puncta.points._sampling import is_kept, thinning_numbers
 
-type Thinning = Literal["equal", "own"]
-"""Several features of a sampled level at one common fraction, or each at its own."""
-
-type Order = Literal["spatial", "feature"]
-
 _NOTE_FALLBACK = "read from the tile order at a sampled level: rare features may be missing"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What is asked."""
-
-    region: Region
-    """Where."""
-
-    features: tuple[str, ...] | None
-    """Which features; None for all points."""
-
-    feature_key: str | None
-    """Feature column that the features are values of."""
-
-    where: tuple[str, ...]
-    """SQL expressions that must hold."""
-
-    level: int | None
-    """Level to read; None for level 0, or for what the budget allows."""
-
-    budget: int | None
-    """Rows to come back at the most."""
-
-    thinning: Thinning
-    """How several features of a sampled level are shown together."""
-
-    columns: tuple[str, ...] | None
-    """Columns to come back; None for all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """Rows of one copy to read."""
-
-    files: PartFiles
-    """The copy."""
-
-    ranges: Ranges
-    """Its rows."""
-
-    reads: tuple[PartRead, ...]
-    """The reads that bring them."""
-
-    @property
-    def n_rows(self) -> int:
-        """Rows wanted."""
-        return int((self.ranges[:, 1] - self.ranges[:, 0]).sum())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How a question is answered."""
-
-    level: int
-    """Level that answers."""
-
-    order: Order
-    """Copy that is read."""
-
-    pieces: tuple[Piece, ...]
-    """What is read."""
-
-    tiles: int
-    """Tiles that hold rows of the answer."""
-
-    fractions: dict[str, float] | float
-    """Fraction of all points that the answer keeps: one, or one a feature where they differ."""
-
-    kept: dict[str, float] | float
-    """Share of the rows read that is shown: one, or one a feature; the rest is thinned away."""
-
-    note: str
-    """What a reader of the answer should know; empty for nothing."""
-
-    @property
-    def rows(self) -> int:
-        """Rows read."""
-        return sum(piece.n_rows for piece in self.pieces)
-
-    @property
-    def is_complete(self) -> bool:
-        """Say whether the answer holds every point that was asked for."""
-        fractions = self.fractions.values() if isinstance(self.fractions, dict) else [self.fractions]
-        return all(fraction >= 1 for fraction in fractions)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """What a question would read, known without reading a point."""
-
-    level: int
-    """Level that answers."""
-
-    tiles: int
-    """Tiles that are touched."""
-
-    rows: int
-    """Rows in the row ranges that are read, before the exact filter."""
-
-    requests: int
-    """Reads: column chunks of neighbouring row groups in one file count once."""
-
-    bytes: int
-    """Compressed bytes of the column chunks."""
-
-    fraction: float | dict[str, float]
-    """Fraction of all points that the answer keeps."""
-
-    complete: bool
-    """Whether the answer holds every point that was asked for."""
-
-    order: Order
-    """Copy that is read."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields by name, as the command line prints them."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
-    """How many points there are."""
-
-    count: int
-    """The number, estimated from the fraction where the level is sampled."""
-
-    exact: bool
-    """Whether it is exact."""
 
 
 class Planner:
@@ -189,14 +55,19 @@ class Planner:
         Holds the row groups that are touched, and the answer.
         """
         plan = self.plan(question)
-        columns = self._columns.checked(question.columns or names)
-        table = self._matching(plan, question, columns).select(columns)
+        columns = self._columns.checked(names if question.columns is None else question.columns)
+        table = self._matching(plan, question, columns)
+        while question.budget is not None and table.num_rows > question.budget:
+            # Points may crowd in the part of a tile that is in view; offsets cannot tell, so it is seen only now.
+            plan = plan.thinned(target_of(question.budget) / table.num_rows)
+            table = self._matching(plan, question, columns)
+        table = table.select(columns)
         return table.replace_schema_metadata({"puncta": json.dumps(self._says(plan))})
 
     def explain(self, question: Question, names: Sequence[str]) -> Explanation:
         """Return what a question would read, without reading a point."""
         plan = self.plan(question)
-        needed = self._needed(plan, question, self._columns.checked(question.columns or names))
+        needed = self._needed(plan, question, self._columns.checked(names if question.columns is None else question.columns))
         reads = [(piece.files, read) for piece in plan.pieces for read in piece.reads]
         return Explanation(
             level=plan.level,
@@ -215,12 +86,9 @@ class Planner:
         Tiles that lie wholly inside are counted from the offsets; of the others only what the filters need is read.
         """
         level = self._levels[question.level or 0]
-        if question.where:
-            counted = self._matching(self.plan(question), question, []).num_rows
-            return _estimated(counted, level)
         codes = self._codes(question)
-        if codes is not None and not self._has_copy(level, question):
-            return _estimated(self._matching(self.plan(question), question, []).num_rows, level)
+        if question.where or (codes is not None and not self._has_copy(level, question)):
+            return self._count_matching(question, level)
         tiles = question.region.tiles_in(level.grid)
         if codes is None:
             inside = question.region.is_inside(level.grid, tiles)
@@ -234,6 +102,17 @@ class Planner:
         plan = self._spatial(level, np.asarray([tile], dtype=np.int64), 1.0, falls_back=False)
         table = pa.concat_tables(piece.files.read(piece.reads, names) for piece in plan.pieces)
         return self._columns.restored(table).replace_schema_metadata({"puncta": json.dumps(self._says(plan))})
+
+    def _count_matching(self, question: Question, level: Level) -> Count:
+        plan = self.plan(question)
+        table = self._matching(plan, question, [])
+        if not isinstance(plan.fractions, dict):
+            return Count(count=round(table.num_rows / plan.fractions), exact=level.number == 0)
+        categories = self._columns.categories(str(question.feature_key))
+        codes = categories.codes(table.column(str(question.feature_key)))
+        found = np.bincount(codes, minlength=len(categories.names))
+        total = sum(int(found[categories.code_of[name]]) / part for name, part in plan.fractions.items())
+        return Count(count=round(total), exact=level.number == 0)
 
     def _count_features(self, question: Question, level: Level, codes: Sequence[int]) -> Count:
         total = 0.0
@@ -347,7 +226,11 @@ class Planner:
             copy = copies[number]
             pieces.append(_piece(copy.files, merged(rows[:, 0], rows[:, 1]), copy.group_starts, copy.part_starts))
         names = self._columns.categories(str(question.feature_key)).names
-        shown = {names[code]: p * kept for code, p, kept in zip(codes, fractions, shares, strict=True)}
+        if question.thinning == "equal":
+            # P_g * (P_S / P_g) may miss P_S by its last bit: say the one fraction that all have
+            shown = dict.fromkeys((names[code] for code in codes), min(fractions, default=1.0) * share)
+        else:
+            shown = {names[code]: fraction * share for code, fraction in zip(codes, fractions, strict=True)}
         kept = {names[code]: one for code, one in zip(codes, shares, strict=True)}
         return Plan(
             level=level.number,
@@ -448,6 +331,12 @@ def _runs(groups: NDArray[np.int64]) -> int:
 def _filtered(table: pa.Table, kept: NDArray[np.bool_]) -> pa.Table:
     # taking by position is several times faster than a mask where rows are few, and keeps one chunk
     return table if kept.all() else table.take(arrow_of(np.flatnonzero(kept)))
+
+
+def _times(values: dict[str, float] | float, share: float) -> dict[str, float] | float:
+    if isinstance(values, dict):
+        return {name: value * share for name, value in values.items()}
+    return values * share
 
 
 def _one_if_equal(values: dict[str, float], *, default: float) -> dict[str, float] | float:

@@ -41,7 +41,7 @@ def rows_meeting(table: pa.Table, expressions: Iterable[str]) -> NDArray[np.bool
 
 def _evaluated(table: pa.Table, text: str) -> NDArray[np.bool_]:
     expression = _parsed(text)
-    names = expression.meta.root_names()
+    names = list(dict.fromkeys(expression.meta.root_names()))
     missing = [name for name in names if name not in table.column_names]
     if missing:
         raise ColumnError(

@@ -1,0 +1,145 @@
+"""What is asked, how it is answered, and what is said about it, as data. It opens nothing itself.
+
+RFC 3, "Reading"; decisions P24 and P28.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from puncta.points._parquet import PartFiles
+from puncta.points._plan import PartRead, Ranges
+from puncta.points._region import Region
+
+type Thinning = Literal["equal", "own"]
+"""Several features of a sampled level at one common fraction, or each at its own."""
+
+type Order = Literal["spatial", "feature"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked."""
+
+    region: Region
+    """Where."""
+
+    features: tuple[str, ...] | None
+    """Which features; None for all points."""
+
+    feature_key: str | None
+    """Feature column that the features are values of."""
+
+    where: tuple[str, ...]
+    """SQL expressions that must hold."""
+
+    level: int | None
+    """Level to read; None for level 0, or for what the budget allows."""
+
+    budget: int | None
+    """Rows to come back at the most."""
+
+    thinning: Thinning
+    """How several features of a sampled level are shown together."""
+
+    columns: tuple[str, ...] | None
+    """Columns to come back; None for all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Rows of one copy to read."""
+
+    files: PartFiles
+    """The copy."""
+
+    ranges: Ranges
+    """Its rows."""
+
+    reads: tuple[PartRead, ...]
+    """The reads that bring them."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows wanted."""
+        return int((self.ranges[:, 1] - self.ranges[:, 0]).sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a question is answered."""
+
+    level: int
+    """Level that answers."""
+
+    order: Order
+    """Copy that is read."""
+
+    pieces: tuple[Piece, ...]
+    """What is read."""
+
+    tiles: int
+    """Tiles that hold rows of the answer."""
+
+    fractions: dict[str, float] | float
+    """Fraction of all points that the answer keeps: one, or one a feature where they differ."""
+
+    kept: dict[str, float] | float
+    """Share of the rows read that is shown: one, or one a feature; the rest is thinned away."""
+
+    note: str
+    """What a reader of the answer should know; empty for nothing."""
+
+    @property
+    def rows(self) -> int:
+        """Rows read."""
+        return sum(piece.n_rows for piece in self.pieces)
+
+    @property
+    def is_complete(self) -> bool:
+        """Say whether the answer holds every point that was asked for."""
+        fractions = self.fractions.values() if isinstance(self.fractions, dict) else [self.fractions]
+        return all(fraction >= 1 for fraction in fractions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What a question would read, known without reading a point."""
+
+    level: int
+    """Level that answers."""
+
+    tiles: int
+    """Tiles that are touched."""
+
+    rows: int
+    """Rows in the row ranges that are read, before the exact filter."""
+
+    requests: int
+    """Reads: column chunks of neighbouring row groups in one file count once."""
+
+    bytes: int
+    """Compressed bytes of the column chunks."""
+
+    fraction: float | dict[str, float]
+    """Fraction of all points that the answer keeps."""
+
+    complete: bool
+    """Whether the answer holds every point that was asked for."""
+
+    order: Order
+    """Copy that is read."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields by name, as the command line prints them."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """How many points there are."""
+
+    count: int
+    """The number, estimated from the fraction where the level is sampled."""
+
+    exact: bool
+    """Whether it is exact."""
