@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -160,6 +162,12 @@ def test_info_of_damaged_metadata_is_an_error(store: Path) -> None:
         info(path.parent)
 
 
+def test_reading_the_door_and_validating_loads_nothing_heavy(store: Path) -> None:
+    code = "import sys, puncta.kinds as k; k.info(sys.argv[1]); k.validate(sys.argv[1]); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, store], capture_output=True, text=True, check=True)
+    assert not {"spatialdata", "anndata", "dask", "matplotlib", "pandas"} & set(done.stdout.split())
+
+
 def test_sound_store_is_valid(store: Path) -> None:
     assert validate(store) == validate(store / "points" / "transcripts") == []
     report = {"path": str(store), "kind": "store", "valid": True, "hash": None, "problems": []}
@@ -182,6 +190,8 @@ def test_element_that_consolidated_metadata_does_not_know_makes_it_stale(store: 
     assert validate(store / "points" / "transcripts") == []
 
 
+# zarr warns about the folder of Parquet files in every points element, and that the format has no such metadata yet
+@pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning")
 def test_consolidated_metadata_that_zarr_wrote_is_not_stale(store: Path) -> None:
     add_plain_element(store)
     zarr.consolidate_metadata(store, zarr_format=3)

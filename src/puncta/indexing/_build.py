@@ -312,7 +312,9 @@ def _row_ids(staged: Staged, index_column: str | None) -> tuple[str | None, tupl
     name = next((plan.name for plan in staged.columns if plan.source == index_column and plan.role == "plain"), None)
     if name is None or has_unique_ids(staged, name):
         return name, ()
-    note = f"the index {name} is not shown to hold unique integers, so points are sampled by their position in the source"
+    note = (
+        f"the index {name} is not shown to hold unique integers, so points are sampled by their position in the source"
+    )
     return None, (note,)
 
 

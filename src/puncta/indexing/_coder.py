@@ -18,11 +18,13 @@ NULL = -1
 class Coder:
     """Turns batches of one column into codes into one growing list of distinct values."""
 
-    def __init__(self, value_type: pa.DataType, categories: pa.Array | None = None) -> None:
+    def __init__(
+        self, value_type: pa.DataType, categories: pa.Array | None = None, *, is_ordered: bool = False
+    ) -> None:
         """Start with the categories that the source declares, in their order, or with none."""
         self.value_type = value_type
         self.is_categorical = categories is not None
-        self.is_ordered = False
+        self.is_ordered = is_ordered
         self._pieces: list[pa.Array] = [] if categories is None else [categories]
         self._code_of = {value: code for code, value in enumerate([] if categories is None else categories.to_pylist())}
         self._last: tuple[pa.Array, NDArray[np.int32]] | None = None

@@ -77,6 +77,9 @@ def plan_columns(
     for name in [*rest, *([index_column] if index_column else [])]:
         final = _index_name(name) if name == index_column else _free_name(name, reserved)
         plans.append(ColumnPlan(name=final, source=name, role=_role_of(schema.field(name).type)))
+    for plan in plans:
+        if plan.role == "feature":
+            check_node_name(plan.name)
     names = [plan.name for plan in plans]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -87,12 +90,34 @@ def plan_columns(
     return tuple(plans)
 
 
-def written_type(value_type: pa.DataType, n_values: int, *, role: Role, is_categorical: bool) -> pa.DataType:
+def written_type(
+    value_type: pa.DataType, n_values: int, *, role: Role, is_categorical: bool, is_ordered: bool = False
+) -> pa.DataType:
     """Return the type that a coded column has in the files: a dictionary, or its value type where that costs less."""
     bound = MAX_FEATURES_AS_DICTIONARY if role == "feature" else MAX_CATEGORIES_AS_DICTIONARY
-    if n_values > bound or not (role == "feature" or is_categorical):
+    if n_values > bound or not (role == "feature" or is_categorical) or not _is_read_as_category(value_type):
         return value_type
-    return pa.dictionary(code_type(n_values), value_type)
+    return pa.dictionary(code_type(n_values), value_type, ordered=is_ordered)
+
+
+def _is_read_as_category(value_type: pa.DataType) -> bool:
+    """Whether dask reads a dictionary of such values; one of dates or times makes it fail on the whole table."""
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_floating)
+    return any(test(value_type) for test in (*tests, pa.types.is_boolean, pa.types.is_timestamp))
+
+
+def check_node_name(name: str) -> None:
+    """Refuse the name of a column whose categories are stored, where no Zarr array may bear it.
+
+    Raises:
+        ColumnError: If a path with it would lead elsewhere, or meet a file of the format.
+
+    """
+    if name in {"", ".", "..", "zarr.json"} or "/" in name or name.startswith("__"):
+        raise ColumnError(
+            f"the categories of the column {name!r} are stored as a Zarr array of its name, and no array may be called "
+            "that; rename the column in the source"
+        )
 
 
 def code_type(n_values: int) -> pa.DataType:

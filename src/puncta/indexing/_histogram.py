@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 MAX_BINS = 2**22
 """Bins of the fine histogram: 32 MB of counts, and two thousand bins along each side of a square section."""
 
-_ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
+_ROUND = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0, 2.2, 2.5, 2.8, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0)
 _ROUND_BINS = (1.0, 2.0, 5.0)
+
+# The number of a bin is exact in float64 up to 2**53; some bits are left to the division.
+_FINEST = 2.0**-48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +76,16 @@ def empty_histogram(lower: Sequence[float], upper: Sequence[float]) -> Histogram
     """Return a histogram without points whose bins reach from `lower` to `upper`, both included."""
     extents = [high - low for low, high in zip(lower, upper, strict=True)]
     per_axis = MAX_BINS ** (1 / len(extents))
-    edge = _round_up(max(*extents, 0.0) / per_axis, _ROUND_BINS) if any(extents) else 1.0
+    # Bins finer than the coordinates themselves could not be told apart, nor counted, far from zero.
+    finest = max(map(abs, (*lower, *upper))) * _FINEST
+    edge = _round_up(max(max(extents) / per_axis, finest), _ROUND_BINS) if any(extents) else 1.0
     while True:
         first = tuple(math.floor(low / edge) for low in lower)
         shape = tuple(math.floor(high / edge) - begin + 1 for high, begin in zip(upper, first, strict=True))
         # A long thin section may take more bins along its length for the same memory.
         finer = _round_down(edge)
-        if math.prod(math.ceil(count * edge / finer) + 1 for count in shape) > MAX_BINS or not any(extents):
+        too_many = math.prod(math.ceil(count * edge / finer) + 1 for count in shape) > MAX_BINS
+        if too_many or finer < finest or not any(extents):
             return Histogram(first=first, edge=edge, counts=np.zeros(shape, dtype=np.int64))
         edge = finer
 

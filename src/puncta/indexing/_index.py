@@ -96,7 +96,7 @@ def index_points(
         max_levels: Levels at the most, level 0 included.
         max_tiles: Tiles of level 0 at the most.
         axes: Axes of the grid, the last one varying fastest in the tile id; the element's own.
-        feature_order: Write feature-major copies.
+        feature_order: Write feature-major copies; without them a table may lack a feature column.
         feature_levels: `all` as the RFC says, `shared` for the features whose fraction changed, `none` for level 0.
         coordinate_system: Coordinate system of the grid.
         coordinate_dtype: Type of the stored coordinates; `keep` keeps the source's.
@@ -128,7 +128,9 @@ def index_points(
         raise UnsupportedError(f"the layout {layout!r} is not written yet; use layout='parquet'")
     if isinstance(source, str | os.PathLike):
         recover(Path(os.fspath(source)))
-    opened = open_source(source, x=x, y=y, z=z, feature_keys=_names(feature_key), axes=axes)
+    opened = open_source(
+        source, x=x, y=y, z=z, feature_keys=_names(feature_key), axes=axes, needs_features=feature_order
+    )
     target = resolve_target(opened, store, in_place=in_place, name=name, overwrite=overwrite)
     recover(target.store)
     columns = _columns(opened, codes_column=codes_column)

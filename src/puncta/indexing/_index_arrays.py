@@ -41,13 +41,13 @@ class IndexWriter:
             array[:] = texts
 
     def categories(self, layout: FileLayout) -> None:
-        """Write the categories of the feature columns, and of those that are not Arrow dictionaries (P25)."""
+        """Write the categories of the feature columns, and of others that the files do not give back (P25)."""
         for plan in layout.columns:
             if plan.role == "feature":
                 self.strings(f"features/{plan.name}", layout.coded[plan.name].values)
                 continue
             coded = layout.coded.get(plan.name)
-            if coded is not None and coded.is_categorical and not coded.as_dictionary:
+            if coded is not None and coded.needs_categories:
                 self.strings(f"categories/{plan.name}", coded.values)
 
     def tile_offsets(self, level: int, counts: NDArray[np.int64]) -> None:

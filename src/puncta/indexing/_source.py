@@ -156,6 +156,7 @@ class _Wanted:
     z: str | None
     feature_keys: tuple[str, ...]
     axes: tuple[str, ...] | None
+    needs_features: bool
 
 
 def open_source(
@@ -166,6 +167,7 @@ def open_source(
     z: str | None = None,
     feature_keys: Sequence[str] = (),
     axes: Sequence[str] | None = None,
+    needs_features: bool = True,
 ) -> Source:
     """Return the rows at a path, or in memory, and what is known of them; reads metadata and the head of a CSV file.
 
@@ -178,6 +180,7 @@ def open_source(
         z: As `x`.
         feature_keys: Feature columns, the primary first.
         axes: Axes to index, such as x, y, in this order; the element's, or all there are, by default.
+        needs_features: Whether a table without a feature column is refused; an element may always be without.
 
     Raises:
         MissingError: If nothing is there.
@@ -187,7 +190,9 @@ def open_source(
         UnsupportedError: If its form is not read yet.
 
     """
-    wanted = _Wanted(x=x, y=y, z=z, feature_keys=tuple(feature_keys), axes=_checked_axes(axes, z))
+    wanted = _Wanted(
+        x=x, y=y, z=z, feature_keys=tuple(feature_keys), axes=_checked_axes(axes, z), needs_features=needs_features
+    )
     if not isinstance(source, str | os.PathLike):
         return _table_in_memory(as_table(source), wanted)
     place = locate(source).path
@@ -211,7 +216,8 @@ def _open_element(path: Path, wanted: _Wanted) -> Source:
         raise MissingError(f"the points element {path} has no points.parquet; is the store complete?")
     declared = () if element.feature_key is None else (element.feature_key,)
     z, names = ("z" if "z" in axes else None), parquet_names(files[0])
-    found = match_columns(names, x="x", y="y", z=z, feature_keys=wanted.feature_keys or declared)
+    features = wanted.feature_keys or declared
+    found = match_columns(names, x="x", y="y", z=z, feature_keys=features, needs_features=False)
     columns = replace(found, z=z, cell=element.instance_key if element.instance_key in names else None)
     table = _parquet(files, columns)
     check_feature_types(table.schema, columns.features)
@@ -264,7 +270,15 @@ def _parquet(files: list[Path], columns: Columns) -> ParquetTable:
 
 def _match(names: Sequence[str], wanted: _Wanted) -> tuple[Columns, Vendor | None]:
     vendor = recognise(names)
-    columns = match_columns(names, x=wanted.x, y=wanted.y, z=wanted.z, feature_keys=wanted.feature_keys, vendor=vendor)
+    columns = match_columns(
+        names,
+        x=wanted.x,
+        y=wanted.y,
+        z=wanted.z,
+        feature_keys=wanted.feature_keys,
+        vendor=vendor,
+        needs_features=wanted.needs_features,
+    )
     if wanted.axes is not None and "z" in wanted.axes and columns.z is None:
         raise missing_column(
             names, "z", "name the column of the z coordinate with z= (--z), or leave z out of the axes"

@@ -168,7 +168,11 @@ class _Stager:
         self.path = source.path
         self.source_columns = [plan.source for plan in columns]
         coders = {
-            plan.name: Coder(_value_type(source.schema.field(plan.source).type), source.categories(plan.source))
+            plan.name: Coder(
+                _value_type(source.schema.field(plan.source).type),
+                source.categories(plan.source),
+                is_ordered=_is_ordered(source.table.stored.field(plan.source).type),
+            )
             for plan in columns
             if plan.role in {"feature", "coded"}
         }
@@ -343,6 +347,10 @@ def _as_floats(column: pa.Array) -> NDArray[np.floating]:
 
 def _value_type(data_type: pa.DataType) -> pa.DataType:
     return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+
+
+def _is_ordered(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(data_type) and data_type.ordered)
 
 
 def _check_coordinate_type(plan: ColumnPlan, data_type: pa.DataType) -> None:

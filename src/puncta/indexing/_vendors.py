@@ -73,7 +73,7 @@ class Columns:
     z: str | None
     """Column of the z coordinate; None for points in a plane."""
     features: tuple[str, ...]
-    """Feature columns, at least one, the primary first."""
+    """Feature columns, the primary first; none where a points element declares none and none is recognised."""
     cell: str | None
     """Column of the cell; None where there is none."""
 
@@ -180,6 +180,7 @@ def match_columns(
     z: str | None = None,
     feature_keys: Sequence[str] = (),
     vendor: Vendor | None = None,
+    needs_features: bool = True,
 ) -> Columns:
     """Choose the coordinate, feature and cell columns: the caller's word first, then the vendor's, then a usual name.
 
@@ -190,6 +191,7 @@ def match_columns(
         z: As `x`; without a z column anywhere the points lie in a plane.
         feature_keys: Feature columns, the primary first; empty leaves the choice.
         vendor: What `recognise` said.
+        needs_features: Whether a table without a feature column is refused: its name is likelier to be misspelt.
 
     Raises:
         ColumnError: If a column is not there, stands twice in the table, or is given two roles.
@@ -207,7 +209,7 @@ def match_columns(
         y=_required(names, "y", y, theirs["y"]),
         z=_present(names, "z", z) if z is not None else _usual(names, "z", theirs["z"]),
         features=tuple(_present(names, "feature", key) for key in feature_keys)
-        or (_required(names, "feature", None, theirs["feature"]),),
+        or _recognised_features(names, theirs["feature"], needed=needs_features),
         cell=_usual(names, "cell", theirs["cell"]),
     )
     _check_roles(columns)
@@ -285,8 +287,16 @@ def _required(names: Sequence[str], role: str, wanted: str | None, vendors: str 
     if found is None:
         what = "the features" if role == "feature" else f"the {role} coordinate"
         usual = _FALLBACKS[role][0]
-        raise missing_column(names, usual, f"name the column of {what} with {_OPTIONS[role]}")
+        remedy = f"name the column of {what} with {_OPTIONS[role]}"
+        if role == "feature":
+            remedy += ", or index the points without one with feature_order=False (--no-feature-order)"
+        raise missing_column(names, usual, remedy)
     return found
+
+
+def _recognised_features(names: Sequence[str], vendors: str | None, *, needed: bool) -> tuple[str, ...]:
+    found = _required(names, "feature", None, vendors) if needed else _usual(names, "feature", vendors)
+    return () if found is None else (found,)
 
 
 def _usual(names: Sequence[str], role: str, vendors: str | None) -> str | None:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from puncta.indexing._columns import DASK_INDEX, ColumnPlan, written_type
+from puncta.indexing._columns import DASK_INDEX, ColumnPlan, check_node_name, written_type
 from puncta.indexing._stage import Staged
 from puncta.points._arrow import arrow_of, masked_arrow_of, numpy_of
 from puncta.spec.spatialdata import pandas_metadata
@@ -42,6 +42,12 @@ class CodedColumn:
 
     is_categorical: bool
     """The source declares its categories."""
+
+    @property
+    def needs_categories(self) -> bool:
+        """Whether the files do not give the categories back: Parquet keeps those of dictionaries of text alone."""
+        is_text = pa.types.is_string(self.values.type) or pa.types.is_large_string(self.values.type)
+        return self.is_categorical and not (self.as_dictionary and is_text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +108,7 @@ class FileLayout:
         if not coded.as_dictionary:
             return coded.values.take(indices)
         # The codes are ours: checking them again costs as much as writing them.
-        return pa.DictionaryArray.from_arrays(indices, coded.values, safe=False)
+        return pa.DictionaryArray.from_arrays(indices, coded.values, ordered=final.ordered, safe=False)
 
 
 def plan_files(staged: Staged, *, codes_columns: Sequence[str] = ()) -> FileLayout:
@@ -121,8 +127,16 @@ def plan_files(staged: Staged, *, codes_columns: Sequence[str] = ()) -> FileLayo
     for plan in staged.columns:
         if plan.name in staged.coders:
             coder = staged.coders[plan.name]
-            final = written_type(coder.value_type, len(coder), role=plan.role, is_categorical=coder.is_categorical)
+            final = written_type(
+                coder.value_type,
+                len(coder),
+                role=plan.role,
+                is_categorical=coder.is_categorical,
+                is_ordered=coder.is_ordered,
+            )
             coded[plan.name] = _coded_column(staged, plan, as_dictionary=pa.types.is_dictionary(final))
+            if coded[plan.name].needs_categories:
+                check_node_name(plan.name)
             fields.append(pa.field(plan.name, final))
             continue
         column = sample.column(plan.name)

@@ -4,6 +4,7 @@ import os
 from typing import Any, Literal
 
 from puncta.errors import MissingError, StoreError, UnsupportedError
+from puncta.points._check_plan import POINTS_ENCODING
 from puncta.store import Location, children, locate, read_attributes
 from puncta.store._locate import is_there
 
@@ -14,8 +15,6 @@ type Kind = Literal["points", "store"]
 
 ELEMENT_KINDS = {"images": "image", "labels": "labels", "points": "points", "shapes": "shapes", "tables": "table"}
 """The groups of a SpatialData store, and what each of their members is."""
-
-_POINTS = "ngff:points"
 
 
 def kind_of(path: str | os.PathLike[str]) -> Kind:
@@ -34,7 +33,7 @@ def kind_at(location: Location) -> Kind:
     """Return what is at a place of a store; errors as in `kind_of`."""
     attrs, damage = attributes_of(location)
     # A damaged document must not hide what the folder is: validating it is the way to find the damage.
-    if attrs.get("encoding-type") == _POINTS or "spatial_index" in attrs or _has(location, "points.parquet"):
+    if attrs.get("encoding-type") == POINTS_ENCODING or "spatial_index" in attrs or _has(location, "points.parquet"):
         return "points"
     if not location.inner and ("spatialdata_attrs" in attrs or any(_has(location, name) for name in ELEMENT_KINDS)):
         return "store"

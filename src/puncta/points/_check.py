@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from puncta.errors import MissingError, StoreError
-from puncta.points._check_arrays import ArrayReader, missing_groups
+from puncta.points._check_arrays import ArrayReader, damaged_groups
 from puncta.points._check_features import CopyParts, FeatureCheck
 from puncta.points._check_parts import Expected, Parts, Tally, first_dictionary, open_parts, schema_of, unreadable_files
-from puncta.points._check_plan import CopyPlan, ElementPlan, LevelPlan, plan_of, stale_transformation
+from puncta.points._check_plan import CopyPlan, ElementPlan, LevelPlan, other_element, plan_of, stale_transformation
 from puncta.points._check_rows import FeatureCodes
 from puncta.points._check_tiles import Chain, Contents, LevelParts, TileCheck
 from puncta.spec._problem import Problem
@@ -28,9 +28,9 @@ def check_points(element_path: Path) -> list[Problem]:
     """Return every problem of an indexed points element, none for a good one.
 
     Reads every row: of the tile order up to twice, of a sampled feature-major copy up to three times. It holds the
-    index arrays of one feature column, one row group, and the hashes of the rows that are compared: 8 bytes for each
-    row of a coarse tile and of those that it merges, 16 bytes for each row of the most abundant feature (or of a
-    million rows). A damaged file is a problem, never an error; what a problem makes meaningless is not looked at again.
+    index arrays of one feature column, the rows of about 130,000 points or of one row group or coarse tile, and 16
+    bytes for each of a million rows, or of the rows of the most abundant feature where these are more. A damaged file
+    is a problem, never an error; what a problem makes meaningless is not looked at again.
 
     An element without an index has problems only where its points cannot be read.
 
@@ -53,7 +53,7 @@ def check_points(element_path: Path) -> list[Problem]:
     plan = plan_of(attrs, problems)
     if plan is None:
         return problems
-    problems += stale_transformation(attrs, plan)
+    problems += [*other_element(attrs, plan), *stale_transformation(attrs, plan)]
     if "parquet" not in attrs["spatial_index"].get("layout", ["parquet"]):
         return problems
     with ExitStack() as stack:
@@ -88,7 +88,7 @@ class _Check:
 
     def run(self) -> None:
         """Check everything."""
-        self.problems += missing_groups(self.element, self.plan.levels)
+        self.problems += damaged_groups(self.element, self.plan.levels)
         categories = {name: self.reader.categories(name) for name in self.plan.columns}
         known = {name: values for name, values in categories.items() if values is not None}
         self._check_columns(known)

@@ -10,8 +10,10 @@ import zarr
 import zarr.errors
 from numpy.typing import NDArray
 
+from puncta.errors import MissingError, StoreError
 from puncta.points._check_plan import CopyPlan, LevelPlan
 from puncta.spec._problem import Problem
+from puncta.store._locate import read_document
 
 # What zarr raises for a document or a chunk that is damaged.
 _DAMAGE = (zarr.errors.BaseZarrError, ValueError, TypeError, LookupError, OSError, RuntimeError)
@@ -98,13 +100,14 @@ class ArrayReader:
         """Return the arrays of a feature-major copy."""
         at = plan.arrays
         # other readers take an empty range for no points, so a partial copy bears another name (P15)
-        offsets = self.bounds(
-            at + ("feature_offsets_own" if plan.is_partial else "feature_offsets"), length=n_features + 1
-        )
-        if offsets is not None and offsets[-1] > plan.n_rows:
-            self.wrong(f"{at}feature_offsets", f"it ends with {offsets[-1]}, but the copy has {plan.n_rows} rows")
-            offsets = None
+        offsets_loc = at + ("feature_offsets_own" if plan.is_partial else "feature_offsets")
+        offsets = self.bounds(offsets_loc, length=n_features + 1)
         row_groups = self.bounds(f"{at}feature_row_groups", last=plan.n_rows)
+        # where the row groups end is the one number of rows that can be read
+        n_rows = None if row_groups is None or not len(row_groups) else int(row_groups[-1])
+        if offsets is not None and n_rows is not None and offsets[-1] > n_rows:
+            self.wrong(offsets_loc, f"it ends with {offsets[-1]}, but the copy has {n_rows} rows")
+            offsets = None
         parts = self.bounds(f"{at}feature_parts", last=None if row_groups is None else len(row_groups) - 1)
         tiles = self.read(f"{at}feature_tiles/tiles", "uint32")
         indptr = self.bounds(
@@ -113,7 +116,7 @@ class ArrayReader:
         starts = self.read(f"{at}feature_tiles/starts", "int64", None if tiles is None else len(tiles))
         arrays = CopyArrays(
             plan=plan,
-            offsets=None if offsets is None else np.append(offsets, plan.n_rows),
+            offsets=None if offsets is None or n_rows is None else np.append(offsets, n_rows),
             indptr=indptr,
             tiles=tiles,
             starts=starts,
@@ -195,19 +198,30 @@ def _without_tiles(arrays: CopyArrays) -> CopyArrays:
     )
 
 
-def missing_groups(element: Path, levels: Sequence[LevelPlan]) -> list[Problem]:
-    """Return the groups of the tree that lack their `zarr.json`: zarr warns about such folders, or overlooks them."""
-    groups = {f"index/{level.number}" for level in levels} | {"index"}
+def damaged_groups(element: Path, levels: Sequence[LevelPlan]) -> list[Problem]:
+    """Return the groups of the tree whose `zarr.json` is absent or wrong: zarr warns about such folders, or stops."""
+    groups = {"index", "index/features"} if any(level.copies for level in levels) else {"index"}
     for level in levels:
-        folders = [level.folder, *(copy.folder for copy in level.copies)]
-        groups |= {group for folder in folders for group in _parents(folder)}
-    return [
-        Problem(f"{group}/zarr.json", "this group has no metadata of its own", "missing")
-        for group in sorted(groups)
-        if not (element / group / "zarr.json").exists()
-    ]
+        arrays = [f"{copy.arrays}feature_tiles" for copy in level.copies]
+        inner = [level.offsets, level.folder, *(f"{array}/tiles" for array in arrays)]
+        inner += [copy.folder for copy in level.copies]
+        groups |= {group for place in inner for group in _parents(place)}
+    return [problem for group in sorted(groups) for problem in _damaged_group(element, f"{group}/zarr.json")]
 
 
-def _parents(folder: str) -> list[str]:
-    steps = folder.split("/")[:-1]
+def _damaged_group(element: Path, loc: str) -> list[Problem]:
+    try:
+        document = read_document(element / loc)
+    except MissingError:
+        return [Problem(loc, "this group has no metadata of its own", "missing")]
+    except StoreError as error:
+        return [Problem(loc, str(error), "json")]
+    kind = (document.get("zarr_format"), document.get("node_type"))
+    if kind == (3, "group"):
+        return []
+    return [Problem(loc, f"it describes {kind[1]!r} of format {kind[0]!r}, not a group of format 3", "mismatch")]
+
+
+def _parents(place: str) -> list[str]:
+    steps = place.split("/")[:-1]
     return ["/".join(steps[: count + 1]) for count in range(len(steps))]

@@ -144,7 +144,9 @@ class FeatureCheck:
         if not all(below[level].is_comparable for level in np.unique(serving).tolist()):
             return
         sizes = np.diff(offsets)
-        finer = np.stack([_sizes(one) for one in below])[serving, np.arange(len(serving))]
+        finer = np.zeros(len(serving), dtype=np.int64)
+        for level in np.unique(serving).tolist():
+            finer[serving == level] = _sizes(below[level])[serving == level]
         for first, end in _windows(np.where(sizes > 0, finer, 0)):
             keys = np.where(sizes[first:end] > 0, serving[first:end], -1)
             runs = np.flatnonzero(np.diff(keys, prepend=-2, append=-2))

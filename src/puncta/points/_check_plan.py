@@ -1,6 +1,6 @@
 """What the metadata of an index promises, as far as it can be believed. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 
 from puncta.errors import GridError, MetadataError
 from puncta.points._grid import Grid
-from puncta.spec._problem import Problem
+from puncta.spec._problem import Problem, pointer
 from puncta.spec.transformations import affines
+
+POINTS_ENCODING = "ngff:points"
+"""How SpatialData marks a points element."""
 
 # What a writer means that does not say how many tiles a part file has (P6).
 _TILES_PER_PART = 256
@@ -29,11 +32,12 @@ class CopyPlan:
     """Folder of its part files, below the element."""
     arrays: str
     """Where its arrays stand below the element, with a slash at the end."""
-    n_rows: int
+    n_rows: int | None
+    """None where the metadata does not say."""
     is_partial: bool
     """Whether it stores only the features whose fraction changed at this level (P15)."""
     fractions: Any
-    """P_feature as the metadata has it: numbers, the array that holds them, or None at level 0."""
+    """P_feature as the metadata has it: numbers, or the array that holds them; None at level 0 or where refused."""
     fractions_loc: str
     """Where the fractions stand in the metadata, as a JSON pointer."""
 
@@ -125,7 +129,7 @@ def _level(
         tiles_per_part=tiles or _TILES_PER_PART,
         fraction=_fraction(sampling.get("P")) if f"{place}/sampling/P" not in refused else None,
         limit=_count(sampling.get("limit")),
-        copies=tuple(_copies(element, number, index, sampling, place)),
+        copies=tuple(_copies(element, number, index, sampling, place=place, refused=refused)),
     )
 
 
@@ -142,43 +146,59 @@ def _grid(index: Mapping[str, Any], axes: tuple[str, ...]) -> Grid | None:
 
 
 def _copies(
-    element: Mapping[str, Any], number: int, index: Mapping[str, Any], sampling: Mapping[str, Any], place: str
-) -> list[CopyPlan]:
-    if "feature" not in element["orders"]:
-        return []
+    element: Mapping[str, Any],
+    number: int,
+    index: Mapping[str, Any],
+    sampling: Mapping[str, Any],
+    *,
+    place: str,
+    refused: Sequence[str],
+) -> Iterator[CopyPlan]:
+    mode = element.get("feature_levels", "all")
+    if "feature" not in element["orders"] or (number and mode == "none"):
+        return
     first: Mapping[str, Any] = {"n_rows_feature": index.get("n_rows_feature"), "P_feature": sampling.get("P_feature")}
     further = index.get("by")
     named = further.items() if isinstance(further, Mapping) else ()
     found = [(element["feature_key"], "", f"{place}/sampling/P_feature", first)]
     found += [
-        (name, f"by-{name}/", f"{place}/by/{name}/P_feature", copy) for name, copy in named if isinstance(copy, Mapping)
+        (name, f"by-{name}/", pointer(place, "by", name, "P_feature"), copy)
+        for name, copy in named
+        if isinstance(copy, Mapping)
     ]
-    copies = []
     for column, inside, loc, copy in found:
-        n_rows = _count(copy.get("n_rows_feature"))
-        if n_rows is None or (number and element.get("feature_levels") == "none"):
-            continue
-        copies.append(
-            CopyPlan(
-                column=column,
-                level=number,
-                folder=f"feature/{number}/{inside}points.parquet",
-                arrays=f"index/{number}/{inside}",
-                n_rows=n_rows,
-                is_partial=bool(number) and element.get("feature_levels") == "shared",
-                fractions=copy.get("P_feature"),
-                fractions_loc=loc,
-            )
+        yield CopyPlan(
+            column=column,
+            level=number,
+            folder=f"feature/{number}/{inside}points.parquet",
+            arrays=f"index/{number}/{inside}",
+            n_rows=_count(copy.get("n_rows_feature")),
+            is_partial=bool(number) and mode == "shared",
+            fractions=None if any(_touches(other, loc) for other in refused) else copy.get("P_feature"),
+            fractions_loc=loc,
         )
-    return copies
 
 
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+def _count(value: Any) -> int | None:  # noqa: ANN401  # any JSON value
+    # in JSON 4000.0 is an integer too
+    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return int(value) if is_whole and not isinstance(value, bool) and value >= 0 else None
 
 
 def _fraction(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+
+
+def other_element(attrs: Mapping[str, Any], plan: ElementPlan) -> list[Problem]:
+    """Return what SpatialData's own keys say that is not true of a points element with this index."""
+    problems = []
+    if attrs.get("encoding-type", POINTS_ENCODING) != POINTS_ENCODING:
+        message = f"{attrs['encoding-type']!r}, but that of points is {POINTS_ENCODING!r}"
+        problems.append(Problem("/encoding-type", message, "mismatch"))
+    axes = attrs.get("axes", list(plan.axes))
+    if not isinstance(axes, list) or sorted(map(str, axes)) != sorted(plan.axes):
+        problems.append(Problem("/axes", f"{axes!r}, but those of the index are {', '.join(plan.axes)}", "mismatch"))
+    return problems
 
 
 def stale_transformation(attrs: Mapping[str, Any], plan: ElementPlan) -> list[Problem]:

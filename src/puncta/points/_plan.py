@@ -3,6 +3,7 @@
 RFC 3, "Tile index", "Feature index" and "Reading"; decisions P6, P9 and P31.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -192,4 +193,4 @@ def target_of(budget: int) -> float:
 
     Four standard deviations below it, that happens 3 times in 100,000.
     """
-    return max(budget - 4 * budget**0.5, budget / 2)
+    return max(budget - 4 * math.sqrt(budget), budget / 2)

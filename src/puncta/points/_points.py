@@ -304,6 +304,9 @@ class Points:
             raise QueryError(f"the budget is {budget}; it must be at least 1")
         if thinning not in {"equal", "own"}:
             raise QueryError(f"the thinning {thinning!r} is neither 'equal' nor 'own'")
+        columns = _as_tuple(asked.get("columns"))
+        if columns == ():
+            raise QueryError("no column is asked for, and rows without columns cannot be counted; use count")
         key = feature_key if feature_key is not None else self.feature_key
         if feature_key is not None and feature_key not in self.feature_keys:
             raise QueryError(
@@ -323,7 +326,7 @@ class Points:
             level=level,
             budget=budget,
             thinning=thinning,
-            columns=_as_tuple(asked.get("columns")),
+            columns=columns,
         )
 
     def _affine_to(self, coordinate_system: str | None) -> NDArray[np.float64] | None:

@@ -67,7 +67,9 @@ class Planner:
     def explain(self, question: Question, names: Sequence[str]) -> Explanation:
         """Return what a question would read, without reading a point."""
         plan = self.plan(question)
-        needed = self._needed(plan, question, self._columns.checked(names if question.columns is None else question.columns))
+        needed = self._needed(
+            plan, question, self._columns.checked(names if question.columns is None else question.columns)
+        )
         reads = [(piece.files, read) for piece in plan.pieces for read in piece.reads]
         return Explanation(
             level=plan.level,

@@ -3,7 +3,7 @@
 RFC 3, "Reading"; decisions P24 and P28.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from puncta.points._parquet import PartFiles
@@ -99,6 +99,16 @@ class Plan:
         """Say whether the answer holds every point that was asked for."""
         fractions = self.fractions.values() if isinstance(self.fractions, dict) else [self.fractions]
         return all(fraction >= 1 for fraction in fractions)
+
+    def thinned(self, share: float) -> "Plan":
+        """Return a plan that shows only a share of what this one shows, of every feature alike."""
+        return replace(self, fractions=_scaled(self.fractions, share), kept=_scaled(self.kept, share))
+
+
+def _scaled(values: dict[str, float] | float, share: float) -> dict[str, float] | float:
+    if isinstance(values, dict):
+        return {name: value * share for name, value in values.items()}
+    return values * share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

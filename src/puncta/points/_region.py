@@ -175,7 +175,7 @@ def region_of(
         polygon=shape,
         to_asked=to_asked,
         to_grid=to_grid,
-        is_everything=shape is None and bool(np.isinf(lower).all() and np.isinf(upper).all()),
+        is_everything=shape is None and bool((lower == -np.inf).all() and (upper == np.inf).all()),
     )
 
 
