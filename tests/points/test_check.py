@@ -352,6 +352,16 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
         "/multiscales/layout/2/spatial_index/sampling/P_feature",
         "mismatch",
     ),
+    "a fraction that is none": (
+        edit_attrs(in_level(2, "sampling", "P_feature", value=[1.0] * 8 + ["x"])),
+        "/multiscales/layout/2/spatial_index/sampling/P_feature/8",
+        "schema",
+    ),
+    "other rows of a copy": (
+        edit_attrs(in_level(1, "n_rows_feature", value=17.0)),
+        "index/1/feature_row_groups",
+        "mismatch",
+    ),
     "another n_rows": (edit_attrs(in_level(1, "n_rows", value=17)), "index/1/tile_offsets", "mismatch"),
     "another grid": (
         edit_attrs(in_level(1, "tile_size", value=[20.0, 30.0])),
@@ -377,6 +387,22 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
     ),
     "broken JSON": (lambda element: (element / "zarr.json").write_text('{"attributes": '), "zarr.json", "json"),
     "no metadata": (remove("zarr.json"), "zarr.json", "missing"),
+    "a group's JSON": (
+        lambda element: (element / "index/0/zarr.json").write_text("{"),
+        "index/0/zarr.json",
+        "json",
+    ),
+    "a group that is none": (
+        lambda element: (element / "index/0/feature_tiles/zarr.json").write_text('{"zarr_format": 3}'),
+        "index/0/feature_tiles/zarr.json",
+        "mismatch",
+    ),
+    "other axes": (edit_attrs(lambda attrs: attrs.update(axes=["x", "z"])), "/axes", "mismatch"),
+    "another encoding": (
+        edit_attrs(lambda attrs: attrs.update({"encoding-type": "ngff:shapes"})),
+        "/encoding-type",
+        "mismatch",
+    ),
     "a group without metadata": (remove("levels/1/zarr.json"), "levels/1/zarr.json", "missing"),
 }
 
@@ -394,6 +420,9 @@ ALONE = [
     "absent feature tiles",
     "another transformation",
     "a P above 1",
+    "a fraction that is none",
+    "a group that is none",
+    "another encoding",
     "broken JSON",
     "a group without metadata",
 ]
@@ -448,6 +477,12 @@ def test_invented_row_of_a_partial_copy_is_found(deep: Path, tmp_path: Path) -> 
     element = copied(deep, tmp_path)
     edit_groups("feature/2/points.parquet/part.0.parquet", with_value("qv", -1.0))(element)
     assert [(one.loc, one.kind) for one in check_points(element)][:1] == [("feature/2/points.parquet", "sample")]
+
+
+def test_absent_array_of_a_level_between_is_the_only_problem(deep: Path, tmp_path: Path) -> None:
+    element = copied(deep, tmp_path)
+    remove("index/1/feature_offsets_own")(element)
+    assert [(one.loc, one.kind) for one in check_points(element)] == [("index/1/feature_offsets_own", "missing")]
 
 
 def test_copy_by_a_further_column_is_checked(deep: Path, tmp_path: Path) -> None:
