@@ -69,7 +69,8 @@ def _tile_numbers(element: Path, rows: pa.Table, level: int = 0) -> NDArray[np.i
     fine = np.floor((placed - grids[0]["origin"]) / grids[0]["tile_size"]).astype(np.int64)
     halves = np.asarray(grids[level]["tile_size"]) / grids[0]["tile_size"]
     coarse = fine // halves.astype(np.int64)
-    return np.ravel_multi_index(tuple(coarse.T), grids[level]["grid_shape"]).astype(np.int64)
+    numbers: NDArray[np.int64] = np.ravel_multi_index(tuple(coarse.T), grids[level]["grid_shape"]).astype(np.int64)
+    return numbers
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,9 @@ def cases(draw: st.DrawFn) -> Case:
     extents = [draw(st.sampled_from([0.0, 1.0, 37.0])) for _ in axes]
     lower = [draw(st.sampled_from([-100.0, 0.0, 0.3, 12_345.0])) for _ in axes]
     places = {
-        a: (low + np.floor(rng.random(n_rows) ** 2 * 64) / 64 * size) for a, low, size in zip(axes, lower, extents)
-    }  # noqa: B905 (of one length)
+        a: (low + np.floor(rng.random(n_rows) ** 2 * 64) / 64 * size)
+        for a, low, size in zip(axes, lower, extents, strict=True)
+    }
     sizes = tuple(draw(st.sampled_from([3.0, 7.0, 37.0 / 4, 100.0])) * (size / 37 or 1) for size in extents)
     shift = draw(st.sampled_from([0.0, 0.5, 1.0]))
     stored = {axis: values.astype(np.float32) for axis, values in places.items()}
@@ -138,11 +140,15 @@ def test_the_laws_of_feature_major_copies_hold_for_any_points_and_grid(
         codes = np.asarray([names.index(name) if name is not None else len(names) for name in rows["gene"].to_pylist()])
         tiles = tile_numbers_of(element, rows, level)
         np.testing.assert_array_equal(np.lexsort((tiles, codes)), np.arange(len(codes)))
-        check_feature_arrays(lambda path, level=level: array_of(element, f"{level}/{path}"), codes, tiles, len(names))
+        check_feature_arrays(partial(at_level, array_of, element, level), codes, tiles, len(names))
         found = check_nested(groups, below)
         below = found if case.options["feature_levels"] == "all" else below
         assert level or len(found) == len(case.table)
     shutil.rmtree(element.parents[1])
+
+
+def at_level(array_of: Callable[..., NDArray[Any]], element: Path, level: int, path: str) -> NDArray[Any]:
+    return array_of(element, f"{level}/{path}")
 
 
 def check_feature_arrays(
@@ -352,7 +358,7 @@ def test_many_fractions_are_an_array_beside_the_offsets(
     build: Callable[..., Path],
     n_genes: int,
     is_array: bool,
-    attributes_of: Callable[..., Any],  # noqa: FBT001 (a case)
+    attributes_of: Callable[..., Any],
     array_of: Callable[..., NDArray[Any]],
 ) -> None:
     genes = [f"g{number:03d}" for number in range(n_genes)] + ["g000"] * 300
@@ -435,14 +441,14 @@ def sampled(element: Path, tiles_of: Read) -> set[int]:
 
 
 @pytest.fixture(scope="module")
-def shuffles(molecules: Callable[..., pa.Table]) -> Iterator[Callable[[str | None], pd.DataFrame]]:
+def shuffles(molecules: Callable[..., pa.Table]) -> Callable[[str | None], pd.DataFrame]:
     """Return a function that shuffles molecules whose index, of some name, is their original number."""
     frame: pd.DataFrame = molecules(2000).to_pandas()
 
     def shuffled(name: str | None) -> pd.DataFrame:
         return frame.rename_axis(name).sample(frac=1, random_state=0)
 
-    yield shuffled
+    return shuffled
 
 
 @pytest.mark.parametrize("name", ["__null_dask_index__", "transcript", None])
@@ -462,7 +468,6 @@ def test_unique_ids_give_the_sample_of_the_original_order(
 def test_ids_that_repeat_give_the_sample_by_position_and_are_said(
     tmp_path: Path,
     build: Callable[..., Path],
-    molecules: Callable[..., pa.Table],
     shuffles: Callable[..., pd.DataFrame],
     tiles_of: Read,
 ) -> None:

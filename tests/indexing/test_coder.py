@@ -15,7 +15,7 @@ BATCHES = st.lists(st.lists(VALUES, max_size=30), min_size=1, max_size=4)
 
 
 @given(batches=BATCHES, encoded=st.booleans())
-def test_codes_give_the_values_back_whatever_the_batches(batches: list[list[str | None]], encoded: bool) -> None:  # noqa: FBT001 (drawn)
+def test_codes_give_the_values_back_whatever_the_batches(batches: list[list[str | None]], encoded: bool) -> None:
     coder = Coder(pa.string())
     arrays = [pa.array(batch, pa.string()) for batch in batches]
     codes = np.concatenate([coder.codes(array.dictionary_encode() if encoded else array) for array in arrays])

@@ -85,7 +85,7 @@ def test_only_short_dictionaries_are_written(
     n_values: int,
     role: str,
     is_categorical: bool,
-    is_dictionary: bool,  # noqa: FBT001 (a case)
+    is_dictionary: bool,
 ) -> None:
     found = written_type(pa.string(), n_values, role=role, is_categorical=is_categorical)  # type: ignore[arg-type] # a case
     assert pa.types.is_dictionary(found) == is_dictionary

@@ -46,7 +46,7 @@ def next_fraction(fraction: float, tiles_of_rows_below: NDArray[np.int64], limit
     thick=st.booleans(),
     without=st.booleans(),
 )
-def test_fractions_are_those_of_the_formulas(
+def test_fractions_are_those_of_the_formulas(  # noqa: PLR0917 (pytest and hypothesis pass by name)
     tmp_path_factory: pytest.TempPathFactory,
     molecules: Callable[..., pa.Table],
     tiles_of: Read,
@@ -56,14 +56,14 @@ def test_fractions_are_those_of_the_formulas(
     n_rows: int,
     limit: int,
     seed: int,
-    thick: bool,  # noqa: FBT001 (drawn)
-    without: bool,  # noqa: FBT001 (drawn)
+    thick: bool,
+    without: bool,
 ) -> None:
     table = molecules(n_rows, seed=seed, genes=4, thick=thick)
     genes = [GENES[int(name[1])] if without else name for name in table["gene"].to_pylist()]
     table = table.set_column(table.column_names.index("gene"), "gene", pa.array(genes, pa.string()))
     size = (12.5, 12.5, 4.0)[: 3 if thick else 2]
-    options = {"tile_size": size, "limit": limit, "seed": seed, "origin": (0.0,) * len(size)}
+    options: dict[str, Any] = {"tile_size": size, "limit": limit, "seed": seed, "origin": (0.0,) * len(size)}
     element = index_points(table, tmp_path_factory.mktemp("fractions") / "s.zarr", **options).path
 
     fractions: dict[str | None, float] = dict.fromkeys(set(genes), 1.0)
@@ -74,8 +74,8 @@ def test_fractions_are_those_of_the_formulas(
         assert sampling["P"] == pytest.approx(whole, rel=1e-12)
         copy = pa.concat_tables(copy_of(element, level - 1))
         tiles, names = tile_numbers_of(element, copy, level), np.asarray(copy["gene"].to_pylist(), dtype=object)
-        for name in fractions:
-            fractions[name] = next_fraction(fractions[name], tiles[names == name], limit)  # noqa: E711 (elementwise)
+        for name, fraction in fractions.items():
+            fractions[name] = next_fraction(fraction, tiles[names == name], limit)
         expected = [fractions[name] for name in sorted(name for name in fractions if name is not None)]
         assert sampling["P_feature"] == pytest.approx(expected, rel=1e-12)
         assert sampling.get("P_null") == (pytest.approx(fractions[None], rel=1e-12) if None in fractions else None)

@@ -63,7 +63,7 @@ def test_fractions_of_features_are_those_of_the_formulas(seed: int, n_rows: int,
 
 @pytest.mark.parametrize(("limit", "expected"), [(5, 0.5 * 5 / 8), (8, 0.5), (9, 0.5)])
 def test_the_next_fraction_thins_the_densest_merged_tile_to_the_limit(limit: int, expected: float) -> None:
-    counts, parents = np.asarray([3, 5, 1, 6]), np.asarray([0, 0, 1, 1], dtype=np.uint32)
+    counts, parents = np.asarray([3, 5, 1, 6], dtype=np.int64), np.asarray([0, 0, 1, 1], dtype=np.uint32)
     assert fraction_of_next_level(counts, parents, fraction=0.5, limit=limit) == pytest.approx(expected)
 
 
@@ -88,13 +88,15 @@ def test_the_ancestor_of_a_tile_is_the_half_of_its_place() -> None:
 
 def test_kept_rows_are_those_whose_number_is_below_the_fraction() -> None:
     u = (np.asarray([0.1, 0.5, 0.9, 0.2, 0.7]) * 2**32).astype(np.uint32)
-    kept, positions = rows_kept(np.asarray([3, 0, 2]), u, np.asarray([0.6, 1.0, 0.3]))
+    kept, positions = rows_kept(np.asarray([3, 0, 2], dtype=np.int64), u, np.asarray([0.6, 1.0, 0.3]))
     assert kept.tolist() == [2, 0, 1]
     assert positions.tolist() == [0, 1, 3]
 
 
 def test_a_feature_of_fraction_zero_is_not_stored() -> None:
-    kept, positions = rows_kept(np.asarray([2, 1]), np.zeros(3, dtype=np.uint32), np.asarray([0.0, 1.0]))
+    kept, positions = rows_kept(
+        np.asarray([2, 1], dtype=np.int64), np.zeros(3, dtype=np.uint32), np.asarray([0.0, 1.0])
+    )
     assert (kept.tolist(), positions.tolist()) == ([0, 1], [2])
 
 
@@ -120,9 +122,9 @@ def test_row_groups_are_cut_between_tiles_and_are_never_much_too_large(seed: int
     assert cuts == sorted(set(cuts))
     assert cuts[:1] == ([0] if n_rows else [])
     assert set(cuts) <= {0, *np.cumsum(pairs.counts).tolist()}
-    sizes = np.diff([*cuts, n_rows])
+    sizes: list[int] = np.diff([*cuts, n_rows]).tolist()
     # A tile of one feature is never cut, so a group may be as large as the largest one.
-    assert max(sizes, default=0) <= max(target * 1.25, pairs.counts.max(initial=0))
+    assert max(sizes, default=0) <= max(target * 1.25, int(pairs.counts.max(initial=0)))
 
 
 def test_row_groups_end_where_a_feature_ends_nearby() -> None:

@@ -72,7 +72,9 @@ def test_an_empty_name_is_a_name_and_no_null(tmp_path: Path) -> None:
     assert points.query(features=[""]).num_rows == 1
 
 
-@pytest.mark.parametrize("names", [["é", "µ", "\U0001f9ec"], ["a\x00b", "a", "\x00"], ["a/b", "..", "a b"], ["A", "a", "á"]])
+@pytest.mark.parametrize(
+    "names", [["é", "µ", "\U0001f9ec"], ["a\x00b", "a", "\x00"], ["a/b", "..", "a b"], ["A", "a", "á"]]
+)
 def test_features_may_have_any_name(tmp_path: Path, names: list[str]) -> None:
     points = open_points(index_points(pa.table({**XY, "gene": names}), tmp_path / "s.zarr").path)
     assert points.features == sorted(names)
@@ -166,7 +168,9 @@ def test_many_cells_are_categories_again_for_our_reader(cells: dict[str, Path]) 
 
 @pytest.mark.parametrize(("n_values", "is_categorical"), [(1024, True), (1025, False)])
 def test_other_readers_see_categories_up_to_1024_values(
-    tmp_path: Path, n_values: int, is_categorical: bool  # noqa: FBT001 (a case)
+    tmp_path: Path,
+    n_values: int,
+    is_categorical: bool,
 ) -> None:
     cells = pd.Categorical.from_codes(np.arange(n_values), categories=[f"c{n}" for n in range(n_values)][::-1])
     place = np.arange(n_values, dtype=float)

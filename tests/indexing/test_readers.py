@@ -61,7 +61,7 @@ def by_id(frame: pd.DataFrame) -> pd.DataFrame:
 
 def as_text(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame whose columns of words are plain text, for readers that have no categoricals."""
-    words = {name: object for name in ("gene", "word", "kind", "cell")}
+    words = dict.fromkeys(("gene", "word", "kind", "cell"), object)
     plain = frame.astype(words)
     return plain.where(plain.notna(), None)
 

@@ -26,7 +26,7 @@ def test_gathering_a_key_gives_its_rows_run_after_run(
     ids = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
     runs = Runs(tmp_path_factory.mktemp("runs") / "r", n_keys, len(sizes))
     numbers = list(range(len(sizes)))
-    order.shuffle(numbers)  # type: ignore[arg-type] # runs may be written in any order
+    order.shuffle(numbers)  # runs may be written in any order
     for number in numbers:
         runs.write(number, pa.table({"id": ids[number]}), keys[number])
 

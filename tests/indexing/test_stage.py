@@ -118,7 +118,7 @@ def test_a_larger_integer_is_refused_with_the_remedy(tmp_path: Path, value: int)
 def test_fractions_of_large_numbers_are_refused_where_they_would_be_lost(
     tmp_path: Path,
     value: float,
-    is_lost: bool,  # noqa: FBT001 (a case)
+    is_lost: bool,
 ) -> None:
     table = pa.table({"x": [value, 0.0], "y": [0.0, 0.0], "gene": ["a"] * 2})
     if is_lost:

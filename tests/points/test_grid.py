@@ -1,9 +1,10 @@
 """Grids against the RFC's worked tables, numpy's C order, and exact arithmetic."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ from numpy.typing import NDArray
 
 from puncta.errors import GridError
 from puncta.points import Grid
+
+type Draw = Callable[..., Any]
+"""`draw` of a composite strategy, or of data."""
 
 CUBES = """
 0  32 32 32     7 8 8   -
@@ -122,7 +126,7 @@ def edges(made: Grid, axis: int) -> list[float]:
     return [made.origin[axis] + made.tile_size[axis] * step for step in range(made.shape[axis] + 1)]
 
 
-def draw_points(draw: st.DrawFn, made: Grid) -> NDArray[np.float32]:
+def draw_points(draw: Draw, made: Grid) -> NDArray[np.float32]:
     """Return float32 points of the grid, many of them as near to a tile border as float32 goes."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     columns = []
@@ -135,7 +139,7 @@ def draw_points(draw: st.DrawFn, made: Grid) -> NDArray[np.float32]:
     return points[((tiles >= 0) & (tiles < made.shape)).all(axis=1)]
 
 
-def draw_box(draw: st.DrawFn, made: Grid, points: NDArray[np.float32]) -> tuple[list[float], list[float]]:
+def draw_box(draw: Draw, made: Grid, points: NDArray[np.float32]) -> tuple[list[float], list[float]]:
     """Return a box whose bounds are tile borders, coordinates of points, infinite or anything else."""
     lower, upper = [], []
     for axis in range(len(made.shape)):
@@ -278,7 +282,7 @@ def test_a_bad_grid_is_refused(changes: dict[str, tuple[float, ...]], words: str
 @pytest.mark.parametrize("bad", [[-0.5, 1], [1, 40], [math.nan, 1], [1, math.inf]])
 def test_points_outside_the_grid_are_counted_and_one_is_named(bad: list[float]) -> None:
     with pytest.raises(GridError, match=r"2 of 3 points lie outside the grid.*first: row 1"):
-        grid((2, 4), (10, 10)).tiles_of([[1, 1], bad, bad])
+        grid((2, 4), (10, 10)).tiles_of(np.asarray([[1, 1], bad, bad]))
 
 
 def test_integer_coordinates_have_tiles_too() -> None:

@@ -95,7 +95,7 @@ def test_fractions_of_features_are_those_of_the_rfc_with_realised_counts(
     for feature in points.features:
         fraction, table = 1.0, points.read_feature(0, feature)
         for level in points.levels[1:]:
-            densest = np.bincount(tile_ids(points, table, level.number), minlength=1).max()
+            densest = int(np.bincount(tile_ids(points, table, level.number), minlength=1).max())
             fraction *= min(1, LIMIT / max(densest, 1))
             table = points.read_feature(level.number, feature)
             assert says(table)["fraction"] == pytest.approx(fraction, rel=1e-14)

@@ -88,8 +88,8 @@ def test_features_in_a_box_are_the_points_of_both(built: Built, data: st.DataObj
 def test_corners_are_in_the_order_of_the_axes(built: Built) -> None:
     points, frame = built
     box = {**SOME_BOX, "z": (3.0, 22.0)} if "z" in points.axes else SOME_BOX
-    corners = tuple([box[axis][end] for axis in points.axes] for end in (0, 1))
-    assert rows(points.query(box=corners)) == found(frame, is_in(frame, box))
+    lower, upper = ([box[axis][end] for axis in points.axes] for end in (0, 1))
+    assert rows(points.query(box=(lower, upper))) == found(frame, is_in(frame, box))
 
 
 def test_everything_comes_back_as_it_went_in(built: Built) -> None:

@@ -1,6 +1,8 @@
 """Regions in any coordinate system against brute force by numpy and shapely."""
 
+from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,9 @@ from numpy.typing import NDArray
 from puncta.errors import GridError, QueryError
 from puncta.points import Grid
 from puncta.points._region import Region, polygon_of, region_of
+
+type Draw = Callable[..., Any]
+"""`draw` of a composite strategy, or of data."""
 
 type Floats = NDArray[np.float64]
 
@@ -65,7 +70,7 @@ def check(asked: Region, expected: NDArray[np.bool_], of_grid: str) -> None:
     assert ((shares >= 0) & (shares <= 1)).all()
 
 
-def bounds(draw: st.DrawFn, values: Floats) -> tuple[float, float]:
+def bounds(draw: Draw, values: Floats) -> tuple[float, float]:
     """Return two bounds: coordinates of points, floats right beside them, anything between, or infinite."""
     near = st.sampled_from(values.tolist()).flatmap(
         lambda value: st.sampled_from([value, np.nextafter(value, np.inf), np.nextafter(value, -np.inf)])
