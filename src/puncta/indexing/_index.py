@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from puncta.errors import ColumnError, GridError, QueryError, UnsupportedError
+from puncta.errors import ColumnError, GridError, QueryError, SourceError, UnsupportedError
 from puncta.indexing._build import TILES_PER_PART, BuildOptions, Clock, Result, build_element, row_bytes_of
 from puncta.indexing._choose_grid import GridWishes
 from puncta.indexing._columns import ColumnPlan, plan_columns
@@ -124,6 +124,10 @@ def index_points(
 
     """
     _check_numbers(limit=limit, max_levels=max_levels, max_tiles=max_tiles, workers=workers)
+    _check_choice("layout", layout, ("parquet", "zarr", "both"))
+    _check_choice("feature_levels", feature_levels, ("all", "shared", "none"))
+    _check_choice("coordinate_dtype", coordinate_dtype, ("float32", "keep"))
+    _check_choice("invalid", invalid, ("error", "drop"))
     if layout != "parquet":
         raise UnsupportedError(f"the layout {layout!r} is not written yet; use layout='parquet'")
     if isinstance(source, str | os.PathLike):
@@ -132,6 +136,8 @@ def index_points(
         source, x=x, y=y, z=z, feature_keys=_names(feature_key), axes=axes, needs_features=feature_order
     )
     target = resolve_target(opened, store, in_place=in_place, name=name, overwrite=overwrite)
+    if all_elements and target.form != "new store":
+        raise SourceError(f"{target.store} is there already, so no other elements can come along; give a new store")
     recover(target.store)
     columns = _columns(opened, codes_column=codes_column)
     placement = Placement(axes=opened.axes, affine=_affine(opened, coordinate_system))
@@ -149,7 +155,7 @@ def index_points(
         codes_column=codes_column,
         seed=seed,
         memory=_bytes(memory),
-        workers=workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        workers=workers or _processors(),
     )
     clock = Clock()
     with says_disk_full(target.store.parent), Workspace(target.store) as workspace, _scratch(workspace, tmp) as scratch:
@@ -288,6 +294,16 @@ def _check_numbers(*, limit: int, max_levels: int | None, max_tiles: int, worker
     for name, value in named.items():
         if value is not None and value < 1:
             raise QueryError(f"{name} is {value}; it must be at least 1")
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise QueryError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+
+
+def _processors() -> int:
+    """Return how many processors this process may use; macOS does not say which, so all count there."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _names(value: str | Sequence[str] | None) -> tuple[str, ...]:

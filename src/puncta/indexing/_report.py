@@ -39,7 +39,7 @@ class IndexReport:
     """Bytes of the element on disk."""
 
     source_bytes: int
-    """Bytes of the source on disk; 0 for a table in memory."""
+    """Bytes of the source: on disk, or in memory for a table that is there."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall seconds of each stage."""
