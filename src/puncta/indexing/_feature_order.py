@@ -170,8 +170,12 @@ class _Groups:
             stored[unchanged] = 0
         kept, positions = rows_kept(counts, rows.u, stored)
         tiles = self.ancestors[level][rows.tiles[positions]]
+        if len(counts) == 1:
+            order = stable_order(tiles)
+            # one feature: its number need not be stored once for each row
+            return rows.taken(positions[order], np.broadcast_to(np.uint32(0), len(order)), tiles[order])
         features = np.repeat(np.arange(len(counts), dtype=np.uint32), kept)
-        order = stable_order(features, tiles) if np.count_nonzero(kept) > 1 else stable_order(tiles)
+        order = stable_order(features, tiles)
         return rows.taken(positions[order], features[order], tiles[order])
 
 

@@ -123,7 +123,7 @@ def feature_fractions(
     n_features = len(counts)
     fractions = np.ones((len(ancestors), n_features))
     thinned = np.zeros(n_features, dtype=bool)
-    kept_counts, kept = np.zeros(n_features, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    kept_counts, kept = np.zeros(n_features, dtype=np.int64), np.zeros(0, dtype=np.uint32)
     for level in range(1, len(ancestors)):
         to_level = ancestors[level]
         densest = pairs.moved(to_level).densest(n_features)
@@ -144,24 +144,27 @@ def feature_fractions(
 
 def rows_kept(
     counts: NDArray[np.int64], u: NDArray[np.uint32], fractions: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
     """Return the rows that a level holds of each feature: how many, and at which positions.
 
     Args:
-        counts: Rows of each feature, shape (n_features,).
+        counts: Rows of each feature, shape (n_features,), fewer than 2**32 in all.
         u: Number of each row, shape (n,), by feature.
         fractions: Fraction of each feature at that level; 0 for one that the level does not store.
 
     """
     starts = np.cumsum(counts) - counts
+    # Positions of half the width: for one feature of ten million rows each array counts.
     positions = [
-        start + np.flatnonzero(is_kept(u[start : start + count], fraction))
+        np.flatnonzero(is_kept(u[start : start + count], fraction)).astype(np.uint32) + np.uint32(start)
         for start, count, fraction in zip(starts.tolist(), counts.tolist(), fractions.tolist(), strict=True)
         if fraction and count
     ]
     kept = np.zeros(len(counts), dtype=np.int64)
     kept[(fractions > 0) & (counts > 0)] = [len(part) for part in positions]
-    return kept, np.concatenate([*positions, np.zeros(0, dtype=np.int64)])
+    if len(positions) == 1:
+        return kept, positions[0]
+    return kept, np.concatenate([*positions, np.zeros(0, dtype=np.uint32)])
 
 
 def _densest_of(counts: NDArray[np.int64], tiles: NDArray[np.uint32]) -> NDArray[np.int64]:

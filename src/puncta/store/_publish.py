@@ -260,14 +260,15 @@ def _homes(store: Path) -> list[Path]:
 def _make_workspace(home: Path, name: str) -> tuple[Path, int]:
     while True:
         folder = home / private_name(name)
-        folder.mkdir(mode=0o700)
         try:
+            folder.mkdir(mode=0o700)
             lock = _take_lock(folder / _LOCK)
             # Another process may take the new folder for a dead one's before it is locked; it then removes it.
             if lock is not None:
                 (folder / _BUILD).mkdir()
                 return folder, lock
-        except OSError:
+        except BaseException:
+            # Everything, since a signal may come here, before there is a block whose end would clean up.
             _remove_tree(folder)
             raise
 
