@@ -101,9 +101,10 @@ def written_type(
 
 
 def _is_read_as_category(value_type: pa.DataType) -> bool:
-    """Whether dask reads a dictionary of such values; one of dates or times makes it fail on the whole table."""
+    """Whether a dictionary of such values is read as what it was: dates make dask fail, and times lose their zone."""
     tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_floating)
-    return any(test(value_type) for test in (*tests, pa.types.is_boolean, pa.types.is_timestamp))
+    is_time = pa.types.is_timestamp(value_type) and value_type.tz is None
+    return is_time or any(test(value_type) for test in (*tests, pa.types.is_boolean))
 
 
 def check_node_name(name: str) -> None:

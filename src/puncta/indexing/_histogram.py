@@ -72,10 +72,10 @@ class Histogram:
         return counts
 
 
-def empty_histogram(lower: Sequence[float], upper: Sequence[float]) -> Histogram:
+def empty_histogram(lower: Sequence[float], upper: Sequence[float], *, max_bins: int = MAX_BINS) -> Histogram:
     """Return a histogram without points whose bins reach from `lower` to `upper`, both included."""
     extents = [high - low for low, high in zip(lower, upper, strict=True)]
-    per_axis = MAX_BINS ** (1 / len(extents))
+    per_axis = max_bins ** (1 / len(extents))
     # Bins finer than the coordinates themselves could not be told apart, nor counted, far from zero.
     finest = max(map(abs, (*lower, *upper))) * _FINEST
     edge = _round_up(max(max(extents) / per_axis, finest), _ROUND_BINS) if any(extents) else 1.0
@@ -84,7 +84,7 @@ def empty_histogram(lower: Sequence[float], upper: Sequence[float]) -> Histogram
         shape = tuple(math.floor(high / edge) - begin + 1 for high, begin in zip(upper, first, strict=True))
         # A long thin section may take more bins along its length for the same memory.
         finer = _round_down(edge)
-        too_many = math.prod(math.ceil(count * edge / finer) + 1 for count in shape) > MAX_BINS
+        too_many = math.prod(math.ceil(count * edge / finer) + 1 for count in shape) > max_bins
         if too_many or finer < finest or not any(extents):
             return Histogram(first=first, edge=edge, counts=np.zeros(shape, dtype=np.int64))
         edge = finer

@@ -283,9 +283,9 @@ def _require_space(source: Source, options: BuildOptions, target: Path, scratch:
     buckets = int(rows * row_bytes * (2 + len(source.columns.features)))
     result = int(rows * row_bytes * _RESULT_SHARE * copies)
     if scratch.stat().st_dev == target.stat().st_dev:
-        require_space(target, buckets + result, "the index and its buckets")
+        require_space(target, buckets + result, "the index with its buckets")
         return
-    require_space(scratch, buckets, "the buckets")
+    require_space(scratch, buckets, "the folder of buckets")
     require_space(target, result, "the index")
 
 

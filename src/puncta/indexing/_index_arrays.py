@@ -33,7 +33,8 @@ class IndexWriter:
 
     def strings(self, path: str, values: pa.Array) -> None:
         """Write the values of a column as strings."""
-        texts = np.asarray(["" if value is None else str(value) for value in values.to_pylist()], dtype=object)
+        # Arrow's texts, since readers compare them with those that Arrow makes of the rows: 1.0 is "1".
+        texts = np.asarray(values.cast(pa.string()).fill_null("").to_pylist(), dtype=object)
         array = self._root.create_array(
             path, shape=texts.shape, dtype="string", chunks=(max(min(len(texts), _CHUNK_VALUES), 1),)
         )

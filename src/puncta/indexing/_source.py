@@ -132,7 +132,7 @@ class Source:
         Reads that column. Where parts differ it is the union in order of appearance.
 
         Raises:
-            ColumnError: If the column is not there.
+            ColumnError: If the column is not there, or its categories are of a type that cannot be compared.
 
         """
         self._check(column)
@@ -140,7 +140,12 @@ class Source:
             return None
         batches = self.table.batches([column], 2**20)
         values = self.schema.field(column).type.value_type
-        return union_of_dictionaries((batch.column(0).dictionary for batch in batches), values)
+        try:
+            return union_of_dictionaries((batch.column(0).dictionary for batch in batches), values)
+        except pa.ArrowNotImplementedError as error:
+            raise ColumnError(
+                f"the categories of column {column!r} are {values}, which cannot be compared; write them as text"
+            ) from error
 
     def _check(self, column: str) -> None:
         if column not in self.schema.names:

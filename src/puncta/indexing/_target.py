@@ -54,7 +54,8 @@ def resolve_target(
         raise SourceError("say where the index goes: either -o STORE (store=...) or --in-place (in_place=True)")
     if store is None:
         return _in_place(source, name, overwrite=overwrite)
-    element_name = name or (source.element.name if source.element is not None else "transcripts")
+    own_name = source.element.name if source.element is not None else "transcripts"
+    element_name = own_name if name is None else name
     _check_name(element_name)
     place = local_path(store)
     is_own = source.element is not None and place.resolve() == source.element.root.resolve()

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from puncta.errors import GridError, QueryError
+from puncta.errors import ColumnError, GridError, QueryError
 from puncta.points._arrow import numpy_of
 from puncta.points._columns import Columns
 from puncta.points._element import (
@@ -283,13 +283,23 @@ class Points:
         """Return a SpatialData points element of a result, with the transformations of this element.
 
         Needs `puncta[spatialdata]`.
+
+        Raises:
+            ColumnError: If the result lacks a coordinate.
+
         """
+        missing = [axis for axis in sorted(self.axes) if axis not in table.column_names]
+        if missing:
+            raise ColumnError(
+                f"the result lacks {len(missing)} of the coordinates {', '.join(sorted(self.axes))} (first: "
+                f"{missing[0]!r}), so its points have no place; ask for these columns too"
+            )
         # takes seconds to import, and only whoever goes on with spatialdata needs it
         from puncta.points._spatialdata import element_of  # noqa: PLC0415
 
         instance = self.attrs.get("spatialdata_attrs", {}).get("instance_key")
         return element_of(
-            table, axes=sorted(self.axes), systems=self.systems, feature_key=self.feature_key, instance_key=instance
+            table, axes=self.axes, systems=self.systems, feature_key=self.feature_key, instance_key=instance
         )
 
     def _question(self, **asked: Unpack[Asked]) -> Question:

@@ -335,12 +335,6 @@ def _filtered(table: pa.Table, kept: NDArray[np.bool_]) -> pa.Table:
     return table if kept.all() else table.take(arrow_of(np.flatnonzero(kept)))
 
 
-def _times(values: dict[str, float] | float, share: float) -> dict[str, float] | float:
-    if isinstance(values, dict):
-        return {name: value * share for name, value in values.items()}
-    return values * share
-
-
 def _one_if_equal(values: dict[str, float], *, default: float) -> dict[str, float] | float:
     """Return one number where all are the same, and the mapping where they differ."""
     distinct = set(values.values())

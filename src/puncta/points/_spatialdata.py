@@ -35,8 +35,8 @@ def element_of(
 
     Args:
         table: Rows with their coordinates; other columns may be left out.
-        axes: Axes of the element, in the order x, y, z.
-        systems: Affine to each coordinate system, in the same order.
+        axes: Axes of the grid.
+        systems: Affine to each coordinate system, rows and columns in the order of the axes.
         feature_key: Feature column of the element.
         instance_key: Cell column of the element.
 
@@ -47,7 +47,7 @@ def element_of(
     names = table.column_names
     return PointsModel.parse(
         table.to_pandas(),
-        coordinates={axis: axis for axis in axes},
+        coordinates={axis: axis for axis in sorted(axes)},
         feature_key=feature_key if feature_key in names else None,
         instance_key=instance_key if instance_key in names else None,
         transformations=transformations or None,
