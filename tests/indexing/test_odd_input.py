@@ -85,7 +85,7 @@ def test_features_may_have_any_name(tmp_path: Path, names: list[str]) -> None:
     "categories",
     [
         pd.Index([30, 20, 10]),
-        pd.Index([2.5, 1.5, -1.0]),
+        pd.Index([2.5, 1.0, -1e20]),
         pd.Index([False, True]),
         pd.to_datetime(["2021-05-05", "2020-01-01", "2022-02-02"]),
         pd.Index([dt.date(2021, 5, 5), dt.date(2020, 1, 1)]),
@@ -100,6 +100,21 @@ def test_categories_need_not_be_text(tmp_path: Path, categories: pd.Index) -> No
     assert found.dropna().tolist() == [categories[1], categories[0]]
     again = spatialdata.read_zarr(element.parents[1]).points["transcripts"].compute()["kind"]
     assert again.dropna().tolist() == [categories[1], categories[0]]
+    # Parquet keeps the categories of text alone; ours stand beside the offsets, unused ones included.
+    ours = open_points(element).query(columns=["kind"]).to_pandas()["kind"]
+    pd.testing.assert_series_equal(ours, pd.Series(kinds, name="kind"))
+
+
+@pytest.mark.parametrize(
+    "categories",
+    [pd.to_timedelta([1, 2], unit="s"), pd.Index([b"\xff", b"a"]), pd.Index([dt.time(1), dt.time(2, 3, 4, 5)])],
+    ids=["spans", "bytes", "clock"],
+)
+def test_categories_without_a_text_come_back_as_their_values(tmp_path: Path, categories: pd.Index) -> None:
+    kinds = pd.Categorical.from_codes([1, -1, 0], categories=categories)
+    element = index_points(pd.DataFrame({**XY, "gene": ["a"] * 3, "kind": kinds}), tmp_path / "s.zarr").path
+    ours = open_points(element).query(columns=["kind"]).to_pandas()["kind"]
+    assert ours.dropna().tolist() == written(element)["kind"].dropna().tolist() == [categories[1], categories[0]]
 
 
 @pytest.mark.parametrize(
@@ -255,7 +270,7 @@ def test_points_around_zero_fit_any_number_of_tiles(tmp_path: Path, max_tiles: i
 @pytest.mark.parametrize(("low", "high"), [(1e9, 1e9 + 2.0**-23), (-1e300, 1e300), (1e-300, 2e-300)])
 def test_extremes_of_float64_are_tiled(tmp_path: Path, low: float, high: float) -> None:
     table = pa.table({"x": [low, high], "y": [0.0, 0.0], "gene": ["a", "a"]})
-    report = index_points(table, tmp_path / "s.zarr", coordinate_dtype="keep", limit=1)
+    report = index_points(table, tmp_path / "s.zarr", coordinate_dtype="keep", limit=1, max_tiles=500)
     assert report.n_rows == 2
 
 
@@ -297,3 +312,14 @@ def test_points_of_a_store_may_have_no_features(tmp_path: Path, attributes_of: A
     assert validate_points_attrs(attributes_of(report.path), strict=True) == []
     assert open_points(report.path).query(box={"x": (10, 20)})["qv"].to_pylist() == list(range(10, 20))
     assert len(spatialdata.read_zarr(tmp_path / "s.zarr").points["spots"]) == 100
+
+
+def test_a_table_without_features_is_indexed_without_a_copy_in_their_order(
+    tmp_path: Path, attributes_of: Attributes
+) -> None:
+    table = pa.table({"x": np.arange(100.0), "y": np.arange(100.0), "qv": np.arange(100)})
+    report = index_points(table, tmp_path / "s.zarr", feature_order=False, limit=10)
+    assert (report.n_rows, report.n_features, report.levels > 1) == (100, 0, True)
+    assert validate_points_attrs(attributes_of(report.path), strict=True) == []
+    assert open_points(report.path).features == []
+    assert len(spatialdata.read_zarr(tmp_path / "s.zarr").points["transcripts"]) == 100
