@@ -297,6 +297,10 @@ def test_integer_coordinates_have_tiles_too() -> None:
         ({"x": (1, 0)}, "along x"),
         ({"y": (math.nan, 1)}, "along y"),
         ({"y": (0, 1, 2)}, "along y"),
+        ({"y": 5}, "pairs of numbers"),
+        ({"y": ("a", "b")}, "pairs of numbers"),
+        ((0, 0, 5, 5), "pairs of numbers"),
+        (7, "pairs of numbers"),
     ],
 )
 def test_a_bad_box_is_refused(box: object, words: str) -> None:

@@ -237,6 +237,15 @@ def test_explain_says_what_pyarrow_finds_in_the_footers(built: Built) -> None:
     assert set(told.as_dict()) == {"level", "tiles", "rows", "requests", "bytes", "fraction", "complete", "order"}
 
 
+def test_a_column_may_have_dots_in_its_name(tmp_path: Path) -> None:
+    values = np.arange(50) / 7
+    table = pa.table({"x": values, "y": values, "gene.name": ["a"] * 50, "q.v": values})
+    points = puncta.open_points(puncta.index_points(table, tmp_path / "s.zarr", feature_key="gene.name").path)
+    assert points.query(features="a", where='"q.v" < 1', columns=["q.v"]).column_names == ["q.v"]
+    assert points.count(features="a", where='"q.v" < 1').count == 7
+    assert points.explain(columns=["x", "q.v"]).bytes > points.explain(columns=["x"]).bytes
+
+
 def wiped(element: Path, target: Path, keep: Callable[[Path, int], bool]) -> Points:
     """Return a copy of an element of which the column data of all row groups but some is overwritten."""
     shutil.copytree(element, target)

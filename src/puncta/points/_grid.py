@@ -267,6 +267,17 @@ def corners_of(box: Box, axes: Sequence[str]) -> tuple[NDArray[np.float64], NDAr
             lies below its partner.
 
     """
+    try:
+        return _corners_of(box, axes)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, GridError):
+            raise
+        raise GridError(
+            f'the box {box!r} is not made of pairs of numbers ({error}); write it like {{"{axes[0]}": (0, 100)}}'
+        ) from error
+
+
+def _corners_of(box: Box, axes: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     if isinstance(box, Mapping):
         unknown = [name for name in box if name not in axes]
         if unknown:

@@ -56,7 +56,7 @@ class PartFiles:
     def compressed_bytes(self, read: PartRead, columns: Sequence[str]) -> int:
         """Return the bytes of the column chunks that a read takes, without reading them."""
         footer = self._footer(read.part)
-        at = [index for index in range(footer.num_columns) if _root(footer, index) in set(columns)]
+        at = [index for index in range(footer.num_columns) if _is_of(footer.schema.column(index).path, columns)]
         return sum(
             footer.row_group(group).column(column).total_compressed_size
             for group in read.groups.tolist()
@@ -114,8 +114,9 @@ class PartFiles:
         return StoreError(f"could not read {path}: {error}; run puncta validate, or restore the file")
 
 
-def _root(footer: pq.FileMetaData, column: int) -> str:
-    return str(footer.schema.column(column).path).split(".")[0]
+def _is_of(path: str, columns: Sequence[str]) -> bool:
+    """Say whether a leaf belongs to one of the columns, whose own names may have dots in them."""
+    return any(path == name or path.startswith(f"{name}.") for name in columns)
 
 
 def _selected(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
