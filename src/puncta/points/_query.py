@@ -5,7 +5,7 @@ RFC 3, "Reading" and "Showing several features together"; decisions P14, P15, P2
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from puncta.errors import QueryError
 from puncta.points._arrow import arrow_of, numpy_of
 from puncta.points._columns import Columns
-from puncta.points._element import FeatureCopy, Level
+from puncta.points._element import Level
 from puncta.points._parquet import PartFiles
 from puncta.points._plan import Choice, Ranges, choose_level, merged, ranges_of_tiles, reads_of, target_of
 from puncta.points._question import Count, Explanation, Piece, Plan, Question
@@ -55,7 +55,7 @@ class Planner:
         Holds the row groups that are touched, and the answer.
         """
         plan = self.plan(question)
-        columns = self._columns.checked(names if question.columns is None else question.columns)
+        columns = self._asked_columns(question, names)
         table = self._matching(plan, question, columns)
         while question.budget is not None and table.num_rows > question.budget:
             # Points may crowd in the part of a tile that is in view; offsets cannot tell, so it is seen only now.
@@ -67,9 +67,7 @@ class Planner:
     def explain(self, question: Question, names: Sequence[str]) -> Explanation:
         """Return what a question would read, without reading a point."""
         plan = self.plan(question)
-        needed = self._needed(
-            plan, question, self._columns.checked(names if question.columns is None else question.columns)
-        )
+        needed = self._needed(plan, question, self._asked_columns(question, names))
         reads = [(piece.files, read) for piece in plan.pieces for read in piece.reads]
         return Explanation(
             level=plan.level,
@@ -118,10 +116,8 @@ class Planner:
 
     def _count_features(self, question: Question, level: Level, codes: Sequence[int]) -> Count:
         total = 0.0
-        copies = self._serving(level, question, codes)
-        for code, (serving, copy) in zip(codes, copies, strict=True):
-            tiles = question.region.tiles_in(serving.grid)
-            own, rows = copy.rows.rows_in(code, tiles)
+        for code, serving, own, rows in self._in_view(question, level, codes):
+            copy = serving.copy(self._further(question))
             inside = question.region.is_inside(serving.grid, own)
             found = int((rows[inside, 1] - rows[inside, 0]).sum())
             border = merged(rows[~inside, 0], rows[~inside, 1])
@@ -152,6 +148,9 @@ class Planner:
             )
         return sorted({categories.code_of[name] for name in question.features})
 
+    def _asked_columns(self, question: Question, names: Sequence[str]) -> list[str]:
+        return self._columns.checked(names if question.columns is None else question.columns)
+
     def _further(self, question: Question) -> str | None:
         return None if question.feature_key == self._primary else question.feature_key
 
@@ -172,8 +171,7 @@ class Planner:
             return float((counts * question.region.shares(level.grid, tiles)).sum())
         kept = self._shares(question, level, codes)
         expected = 0.0
-        for code, (serving, copy), share in zip(codes, self._serving(level, question, codes), kept, strict=True):
-            own, rows = copy.rows.rows_in(code, question.region.tiles_in(serving.grid))
+        for (_, serving, own, rows), share in zip(self._in_view(question, level, codes), kept, strict=True):
             shares = question.region.shares(serving.grid, own)
             expected += share * float(((rows[:, 1] - rows[:, 0]) * shares).sum())
         return expected
@@ -191,12 +189,18 @@ class Planner:
         lowest = min(fractions, default=1.0)
         return [lowest / fraction for fraction in fractions]
 
-    def _serving(self, level: Level, question: Question, codes: Sequence[int]) -> list[tuple[Level, FeatureCopy]]:
-        """Return, for each feature, the level and the copy whose rows serve it (P15)."""
+    def _in_view(
+        self, question: Question, level: Level, codes: Sequence[int]
+    ) -> Iterator[tuple[int, Level, NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield each feature, the level whose rows serve it (P15), its tiles in view there, and its rows in each."""
         further = self._further(question)
         level_of = level.copy(further).level_of
-        numbers = [level.number if level_of is None else int(level_of[code]) for code in codes]
-        return [(self._levels[number], self._levels[number].copy(further)) for number in numbers]
+        tiles: dict[int, NDArray[np.int64]] = {}
+        for code in codes:
+            serving = self._levels[level.number if level_of is None else int(level_of[code])]
+            if serving.number not in tiles:
+                tiles[serving.number] = question.region.tiles_in(serving.grid)
+            yield code, serving, *serving.copy(further).rows.rows_in(code, tiles[serving.number])
 
     def _spatial(self, level: Level, tiles: NDArray[np.int64], share: float, *, falls_back: bool) -> Plan:
         ranges = ranges_of_tiles(tiles, level.tile_offsets)
@@ -215,17 +219,14 @@ class Planner:
         fractions = self._fractions(question, level, codes)
         shares = [one * share for one in self._shares(question, level, codes)]
         rows_of: dict[int, list[NDArray[np.int64]]] = {}
-        copies: dict[int, FeatureCopy] = {}
         touched: dict[int, list[NDArray[np.int64]]] = {}
-        for code, (serving, copy) in zip(codes, self._serving(level, question, codes), strict=True):
-            own, rows = copy.rows.rows_in(code, question.region.tiles_in(serving.grid))
+        for _, serving, own, rows in self._in_view(question, level, codes):
             rows_of.setdefault(serving.number, []).append(rows)
             touched.setdefault(serving.number, []).append(own)
-            copies[serving.number] = copy
         pieces = []
         for number, parts in rows_of.items():
             rows = np.concatenate(parts)
-            copy = copies[number]
+            copy = self._levels[number].copy(self._further(question))
             pieces.append(_piece(copy.files, merged(rows[:, 0], rows[:, 1]), copy.group_starts, copy.part_starts))
         names = self._columns.categories(str(question.feature_key)).names
         if question.thinning == "equal":
