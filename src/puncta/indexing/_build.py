@@ -16,7 +16,6 @@ from puncta.indexing._columns import ColumnPlan
 from puncta.indexing._feature_index import FeatureOrder
 from puncta.indexing._feature_order import write_feature_order
 from puncta.indexing._index_arrays import IndexWriter, group_document
-from puncta.indexing._levels import fraction_of_next_level
 from puncta.indexing._metadata import Built, FeatureLevels
 from puncta.indexing._partition import Placement, has_unique_ids, partition
 from puncta.indexing._runs import Runs
@@ -148,8 +147,7 @@ def build_element(
         )
     with clock.stage("choosing the grid"):
         grid, estimate = choose_grid(staged, placement, options.wishes, workers=options.workers)
-    features = [plan.name for plan in columns if plan.role == "feature"]
-    layout = plan_files(staged, codes_columns=features if options.codes_column else ())
+    layout = plan_files(staged, codes_column=options.codes_column)
     row_ids, notes = _row_ids(staged, source.index_column)
     bucket_rows = _bucket_rows(layout, options)
     with clock.stage("placing"):
@@ -178,7 +176,7 @@ def build_element(
         clock=clock,
         progress=progress,
     )
-    feature_runs = tower.feature_runs(features if options.feature_order else [], len(bucket_starts))
+    feature_runs = tower.feature_runs(layout.features if options.feature_order else [], len(bucket_starts))
     built = tower.tile_order(LevelRows(grid=grid, runs=runs, bucket_starts=bucket_starts), counts, feature_runs)
     orders = tower.feature_orders(feature_runs, built.grids)
     with clock.stage("writing the index"):
@@ -233,7 +231,15 @@ class _Tower:
         for number in range(len(grids)):
             coarser: NextLevel | None = None
             if number + 1 < len(grids):
-                coarser = self._next(rows, counts, number + 1, fractions[-1])
+                coarser = next_level(
+                    rows,
+                    counts,
+                    self.scratch / f"level-{number + 1}",
+                    fraction=fractions[-1],
+                    limit=self.options.wishes.limit,
+                    tiles_per_part=TILES_PER_PART,
+                    bucket_rows=self.bucket_rows,
+                )
             with self.clock.stage("writing tiles" if number == 0 else "writing levels"):
                 below = write_tile_order(
                     rows,
@@ -253,19 +259,6 @@ class _Tower:
                 rows, counts = coarser.rows, below
                 fractions.append(coarser.fraction)
         return Built(grids=tuple(grids), fractions=tuple(fractions), n_rows=tuple(n_rows))
-
-    def _next(self, rows: LevelRows, counts: NDArray[np.int64], number: int, fraction: float) -> NextLevel:
-        parents = rows.grid.parents()
-        after = fraction_of_next_level(counts, parents, fraction=fraction, limit=self.options.wishes.limit)
-        return next_level(
-            rows,
-            counts,
-            self.scratch / f"level-{number}",
-            fraction=after,
-            kept=after / fraction,
-            tiles_per_part=TILES_PER_PART,
-            bucket_rows=self.bucket_rows,
-        )
 
     def feature_orders(self, feature_runs: dict[str, Runs], grids: Sequence[Grid]) -> dict[str, FeatureOrder]:
         """Write the feature-major copies."""

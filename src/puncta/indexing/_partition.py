@@ -176,7 +176,7 @@ def partition(
 
     def of_batch(number: int) -> NDArray[np.int64]:
         batch = read_batch(staged.paths[number])
-        tiles = _tile_ids(grid, placement.placed(batch))
+        tiles = grid.covered_tile_ids(placement.placed(batch))
         ids = _row_ids(batch, row_ids, staged.starts[number])
         columns = {plan.name: batch.column(plan.name) for plan in staged.columns}
         for name in layout.coded:
@@ -202,21 +202,6 @@ def bucket_of(bucket_starts: NDArray[np.int64], n_tiles: int) -> NDArray[np.uint
     marks = np.zeros(n_tiles, dtype=np.uint32)
     marks[bucket_starts[1:]] = 1
     return np.cumsum(marks, dtype=np.uint32)
-
-
-def _tile_ids(grid: Grid, columns: Sequence[NDArray[np.float64]]) -> NDArray[np.uint32]:
-    """Return the tile id of each row, by the arithmetic of `Grid.unbounded_tiles_of` (P1), axis by axis.
-
-    The grid covers the rows: this is checked before, and truncation equals the floor of what is not negative.
-    """
-    ids = np.zeros(len(columns[0]), dtype=np.uint32)
-    for values, origin, size, count in zip(columns, grid.origin, grid.tile_size, grid.shape, strict=True):
-        if count > 1:
-            ids *= np.uint32(count)
-            quotient = np.subtract(values, origin)
-            quotient /= size
-            ids += quotient.astype(np.uint32)
-    return ids
 
 
 def _row_ids(batch: pa.RecordBatch, column: str | None, start: int) -> NDArray[np.uint64]:

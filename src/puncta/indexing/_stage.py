@@ -3,10 +3,10 @@
 Everything after this reads the staged files, which are mapped into memory and cost no decoding.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +33,6 @@ _MAX_ROUNDING = 1 / 64
 
 type Progress = Callable[[str, int, int], None]
 """Called with the stage, the rows done and the rows to do (0 where not known)."""
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +235,7 @@ class _Stager:
         if self.selection.where:
             masks.append(("where", self._meets_where))
         if self.selection.controls is not None:
-            masks.append(("controls", self._is_no_control))
+            masks.append(("controls", partial(self._is_no_control, self.selection.controls)))
         if self.selection.drop_invalid:
             masks.append(("invalid", self._is_finite))
         for reason, test in masks:
@@ -253,14 +251,14 @@ class _Stager:
 
         return rows_meeting(pa.Table.from_batches([batch]), self.selection.where)
 
-    def _is_no_control(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
+    def _is_no_control(
+        self, is_control: Callable[[pa.Array], NDArray[np.bool_]], batch: pa.RecordBatch
+    ) -> NDArray[np.bool_]:
         plan = next(plan for plan in self.staged.columns if plan.role == "feature")
         column = batch.column(plan.source)
         encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
-        if self.selection.controls is None:
-            return np.ones(len(column), dtype=bool)
         # A null feature is no control.
-        allowed = np.append(~self.selection.controls(encoded.dictionary), True)
+        allowed = np.append(~is_control(encoded.dictionary), True)
         kept: NDArray[np.bool_] = allowed[numpy_of(encoded.indices.cast(pa.int32()).fill_null(len(allowed) - 1))]
         return kept
 

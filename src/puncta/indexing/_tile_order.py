@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from puncta.indexing._columns import SAMPLE, TILE
-from puncta.indexing._levels import buckets_of_tiles
+from puncta.indexing._levels import buckets_of_tiles, fraction_of_next_level
 from puncta.indexing._order import stable_order
 from puncta.indexing._partition import bucket_of
 from puncta.indexing._runs import Runs
@@ -62,28 +62,29 @@ def next_level(
     folder: Path,
     *,
     fraction: float,
-    kept: float,
+    limit: int,
     tiles_per_part: int,
     bucket_rows: int,
 ) -> NextLevel:
-    """Return an empty next level.
+    """Return an empty next level, its fraction by the RFC's formula from the counts of the level below.
 
     Args:
         level: The level below.
         counts: Rows of each of its tiles.
         folder: Where the runs of the next level go.
-        fraction: P of the next level.
-        kept: Fraction of the rows of this level that the next one keeps.
+        fraction: P of the level below.
+        limit: Points that the densest tile of the next level is to hold.
         tiles_per_part: Tiles of a part file.
         bucket_rows: Rows that a bucket should not exceed.
 
     """
     parents, grid = level.grid.parents(), level.grid.coarser()
-    expected = np.ceil(np.bincount(parents, weights=counts) * kept).astype(np.int64)
+    after = fraction_of_next_level(counts, parents, fraction=fraction, limit=limit)
+    expected = np.ceil(np.bincount(parents, weights=counts) * (after / fraction)).astype(np.int64)
     starts = buckets_of_tiles(expected, tiles_per_part=tiles_per_part, target_rows=bucket_rows)
     runs = Runs(folder, len(starts), len(level.bucket_starts))
     return NextLevel(
-        fraction=fraction,
+        fraction=after,
         parents=parents,
         rows=LevelRows(grid=grid, runs=runs, bucket_starts=starts),
         bucket_of_tile=bucket_of(starts, grid.n_tiles),
@@ -177,9 +178,7 @@ class _Parts:
     def _no_rows(self) -> pa.Table:
         """Return an empty table of the columns of the runs."""
         fields = [
-            pa.field(name, pa.uint16() if len(self.layout.coded[name].values) < 2**16 else pa.uint32())
-            if name in self.layout.coded
-            else self.layout.schema.field(name)
+            pa.field(name, self.layout.code_type(name)) if name in self.layout.coded else self.layout.schema.field(name)
             for name in (plan.name for plan in self.layout.columns)
         ]
         schema = pa.schema([*fields, pa.field(TILE, pa.uint32()), pa.field(SAMPLE, pa.uint32())])

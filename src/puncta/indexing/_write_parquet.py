@@ -4,7 +4,7 @@ Encodings and the order of columns are those that paid on measured data (P23, P2
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -87,10 +87,14 @@ class FileLayout:
         """Names of the feature columns, the primary one first."""
         return [plan.name for plan in self.columns if plan.role == "feature"]
 
+    def code_type(self, name: str) -> pa.DataType:
+        """Return the type of the final codes of a column, which must also hold the one for null."""
+        return pa.uint16() if len(self.coded[name].values) < 2**16 else pa.uint32()
+
     def final_codes(self, name: str, codes: NDArray[np.int32]) -> NDArray[np.unsignedinteger]:
         """Return the final code of each staged code of a column, as narrow as they go; a null is the highest one."""
         coded = self.coded[name]
-        narrow = np.uint16 if len(coded.values) < 2**16 else np.uint32
+        narrow = self.code_type(name).to_pandas_dtype()
         lookup: NDArray[np.unsignedinteger] = np.append(coded.order, len(coded.values)).astype(narrow)
         return lookup[codes]
 
@@ -119,14 +123,15 @@ class FileLayout:
         return pa.DictionaryArray.from_arrays(indices, coded.values, ordered=final.ordered, safe=False)
 
 
-def plan_files(staged: Staged, *, codes_columns: Sequence[str] = ()) -> FileLayout:
+def plan_files(staged: Staged, *, codes_column: bool) -> FileLayout:
     """Return the layout of the files of an element, from the rows that were laid down.
 
     Args:
         staged: The rows.
-        codes_columns: Feature columns whose integer codes become a column of their own.
+        codes_column: Whether the integer codes of each feature column become a column of their own.
 
     """
+    codes_columns = tuple(plan.name for plan in staged.columns if plan.role == "feature") if codes_column else ()
     _, sample = next(staged.batches())
     sample = sample.slice(0, _SAMPLE_ROWS)
     coded: dict[str, CodedColumn] = {}
@@ -162,7 +167,7 @@ def plan_files(staged: Staged, *, codes_columns: Sequence[str] = ()) -> FileLayo
     return FileLayout(
         columns=staged.columns,
         coded=coded,
-        codes_columns=tuple(codes_columns),
+        codes_columns=codes_columns,
         schema=schema.with_metadata(metadata),
         encodings=encodings,
     )
@@ -222,7 +227,7 @@ class PartWriter:
             use_dictionary=[name for name in layout.schema.names if name not in encoded],
             column_encoding=encoded,
             # Bounds of a tile help every reader that prunes; bounds of anything else only make footers longer.
-            write_statistics=[plan.name for plan in layout.columns if plan.role == "coordinate"],
+            write_statistics=layout.coordinates,
         )
 
     def __enter__(self) -> Self:
