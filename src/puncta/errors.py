@@ -13,6 +13,7 @@ __all__ = [
     "OverwriteError",
     "PunctaError",
     "QueryError",
+    "RangeError",
     "SourceError",
     "SpaceError",
     "StaleIndexError",
@@ -67,6 +68,10 @@ class StaleIndexError(PunctaError, ValueError):
 
 class QueryError(PunctaError, ValueError):
     """A question that cannot be answered as it was put."""
+
+
+class RangeError(PunctaError, ValueError, IndexError):
+    """Ranges or boxes that an array cannot answer: out of bounds, reversed, of the wrong shape or type."""
 
 
 class UnsupportedError(PunctaError, NotImplementedError):
