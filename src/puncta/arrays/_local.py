@@ -1,0 +1,121 @@
+"""Chunks are read from files at hand, a share of a batch at a time: read, then decoded, then put in their places."""
+
+import threading
+from collections.abc import Hashable, Sequence
+from contextlib import ExitStack, closing
+
+import numpy as np
+
+from puncta.arrays._finish import finish
+from puncta.arrays._layout import Integers, Layout, Shards
+from puncta.arrays._merge import LOCAL, merge
+from puncta.arrays._outputs import Outputs
+from puncta.arrays._plan import Part, Plan
+from puncta.arrays._shard_index import INDEXES, read_index
+from puncta.arrays._share import Found, Item, Share, Wanted, split_addresses
+from puncta.arrays._turn import TURN
+from puncta.store import LocalFile, LocalFiles
+
+# A buffer up to this size is kept for the next share of its thread: fresh memory costs more than reading into it.
+_KEPT = 4 << 20
+
+_buffers = threading.local()
+
+type _Read = tuple[LocalFile, memoryview, int]
+"""A file, where its bytes go, and the first of them."""
+
+
+def read_local(files: Sequence[LocalFiles], plan: Plan, outputs: Outputs, parts: list[Part]) -> None:
+    """Read some chunks of some files and put their values in their places.
+
+    Args:
+        files: Where the files of each of the plan's arrays are.
+        plan: What is read, and where it goes.
+        outputs: What is written to.
+        parts: The chunks.
+
+    Raises:
+        StoreError: If a file cannot be read, or is damaged.
+
+    """
+    with ExitStack() as stack:
+        with TURN:
+            share = Share(plan, parts, outputs)
+            opened = [files[part.layout].open(key) for part, key in zip(parts, share.keys(), strict=True)]
+            for file in opened:
+                if file is not None:
+                    stack.enter_context(closing(file))
+            wanted = share.locate([_look(*pair) for pair in zip(opened, share.layouts, share.keys(), strict=True)])
+            reads, items, data = _assign(wanted, opened)
+            late = [(file, buffer, offset) for file, buffer, offset in reads if not file.read_at_hand(buffer, offset)]
+        # What must be fetched from a disk is fetched outside of the turn: disks answer several threads at once.
+        for file, buffer, offset in late:
+            file.read_into(buffer, offset)
+        finish(share, items, data)
+
+
+def _look(file: LocalFile | None, layout: Layout, key: str) -> Found | None:
+    if file is None:
+        return None
+    index = None if layout.shards is None else _index_of(file, layout, layout.shards, key)
+    return Found(size=file.size, index=index)
+
+
+def _assign(wanted: Wanted, files: Sequence[LocalFile | None]) -> tuple[list[_Read], list[Item], list[memoryview]]:
+    """Return what to read into which memory, then the ranges that are not yet in their place, and their bytes."""
+    bounds = merge(wanted.starts, wanted.ends, LOCAL)
+    begins, ends = wanted.starts[bounds[:-1]], np.maximum.accumulate(wanted.ends)[bounds[1:] - 1]
+    read = np.repeat(np.arange(begins.size), np.diff(bounds))
+    straight = _straight(wanted.items, read, np.diff(bounds))
+    sizes = ends - begins
+    sizes[list(straight)] = 0
+    used = np.cumsum(sizes) - sizes
+    buffer = _buffer(int(sizes.sum()))
+    views = _slices(buffer, used, sizes)
+    for number, view in straight.items():
+        views[number] = view
+    file, offset = split_addresses(begins)
+    reads = list(zip((_present(files[number]) for number in file.tolist()), views, offset.tolist(), strict=True))
+    places, lengths = wanted.starts + (used - begins)[read], wanted.ends - wanted.starts
+    if not straight:
+        return reads, wanted.items, _slices(buffer, places, lengths)
+    kept = [at for at, number in enumerate(read.tolist()) if number not in straight]
+    return reads, [wanted.items[at] for at in kept], _slices(buffer, places[kept], lengths[kept])
+
+
+def _straight(items: list[Item], read: Integers, ranges: Integers) -> dict[int, memoryview]:
+    """Return the reads of one range whose bytes need not be decoded, and where these belong."""
+    found = {int(read[at]): item for at, item in enumerate(items) if isinstance(item, memoryview)}
+    return {number: item for number, item in found.items() if ranges[number] == 1}
+
+
+def _slices(buffer: memoryview, starts: Integers, sizes: Integers) -> list[memoryview]:
+    return [buffer[low:high] for low, high in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
+
+
+def _present(file: LocalFile | None) -> LocalFile:
+    if file is None:
+        raise ValueError("bytes are wanted of a file that is not there")
+    return file
+
+
+def _index_of(file: LocalFile, layout: Layout, shards: Shards, key: str) -> Integers:
+    cached: Hashable = (layout.token, key)
+    found = INDEXES.find(cached)
+    if found is not None and found[0] == file.version:
+        return found[1]
+    size = min(shards.index_size, file.size)
+    data = memoryview(bytearray(size))
+    file.read_into(data, file.size - size if shards.at_end else 0)
+    index = read_index(data, layout, key, size=file.size)
+    INDEXES.keep(cached, file.version, index)
+    return index
+
+
+def _buffer(size: int) -> memoryview:
+    if size > _KEPT:
+        return memoryview(bytearray(size))
+    kept: memoryview | None = getattr(_buffers, "kept", None)
+    if kept is None or len(kept) < size:
+        kept = _buffers.kept = memoryview(bytearray(max(size, 64 << 10)))
+    return kept[:size]

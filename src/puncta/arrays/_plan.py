@@ -1,0 +1,225 @@
+"""A batch of requests becomes one plan: which chunks of which files, and which piece of each goes where.
+
+Pure: opens nothing. Every chunk stands in the plan once, however many ranges and boxes ask for it.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from puncta.arrays._layout import Integers, Layout
+from puncta.arrays._pieces import Grid, IrregularGrid, Pieces, cut, regular_grids
+from puncta.arrays._requests import Boxes, BoxRequest, RangeRequest
+from puncta.errors import UnsupportedError
+
+type Request = RangeRequest | BoxRequest
+
+# What a chunk of objects, a run that is read on its own, and another file to open are taken to weigh. The last also
+# bounds how many files are open at once.
+_WEIGHT_OF_OBJECTS = 64 << 10
+_WEIGHT_OF_RUN = 4 << 10
+_WEIGHT_OF_FILE = 32 << 10
+
+LARGE = 64 << 10
+"""Chunks above so many bytes are decoded one by one, and copied while they are in the processor's cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The pieces of all boxes with as many axes, in the order of their chunks."""
+
+    pieces: Pieces
+    """The pieces."""
+
+    folded: bool
+    """Whether the last axis of each stands for all later axes of its array."""
+
+    bounds: Integers
+    """Where the pieces of each chunk of the plan begin, then their number, shape (chunks + 1,)."""
+
+    shape: Integers
+    """Extents of each box, shape (boxes, d)."""
+
+    output: Integers
+    """Which output each box goes to, shape (boxes,)."""
+
+    offset: Integers
+    """Where in the output, taken as a list of values, the box begins, shape (boxes,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Chunks of one file."""
+
+    layout: int
+    """Which of the plan's layouts."""
+
+    file: int
+    """Number of the file in the grid of files, in C order."""
+
+    low: int
+    """First of its chunks in the plan."""
+
+    high: int
+    """End of its chunks in the plan, exclusive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that a batch needs, and in which order."""
+
+    layouts: list[Layout]
+    """The arrays, each once."""
+
+    first_request: list[int]
+    """For each array, a request that asks it."""
+
+    layout: Integers
+    """Array of each chunk, shape (chunks,)."""
+
+    file: Integers
+    """File of each chunk, by its number in the array's grid of files, shape (chunks,)."""
+
+    place: Integers
+    """Place of each chunk in its file, in C order, shape (chunks,)."""
+
+    tables: list[Table]
+    """The pieces."""
+
+    def shares(self, weight: int) -> Iterator[list[Part]]:
+        """Yield the files with their chunks, in order; together of a weight in bytes and not much more.
+
+        A file with many chunks is divided among several shares; `weight` 0 keeps every file whole and alone.
+        """
+        if self.layout.size == 0:
+            return
+        new_file = (np.diff(self.layout) != 0) | (np.diff(self.file) != 0)
+        files = np.append(True, new_file)
+        if weight:
+            weights = np.array([_weight(layout) for layout in self.layouts], np.int64)[self.layout]
+            share = np.cumsum(weights + files * _WEIGHT_OF_FILE) // weight
+        else:
+            share = np.cumsum(files)
+        lows = np.flatnonzero(np.append(True, new_file | (np.diff(share) != 0)))
+        columns = (self.layout[lows], self.file[lows], lows, np.append(lows[1:], self.layout.size))
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        parts = [Part(layout=layout, file=file, low=low, high=high) for layout, file, low, high in rows]
+        ends = [*(np.flatnonzero(np.diff(share[lows])) + 1).tolist(), len(parts)]
+        yield from (parts[low:high] for low, high in zip([0, *ends[:-1]], ends, strict=True))
+
+
+def _weight(layout: Layout) -> int:
+    if layout.codecs.is_plain and layout.fold == 0:
+        return _WEIGHT_OF_RUN
+    size = layout.codecs.size or _WEIGHT_OF_OBJECTS
+    # Of large chunks the decoded bytes are never there all at once, only the compressed ones.
+    return size if size <= LARGE else size // 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request, checked, and where its answer goes."""
+
+    layout: Layout
+    """Of the array."""
+
+    boxes: Boxes
+    """What is asked."""
+
+    output: Integers
+    """Which output each box goes to, shape (n,)."""
+
+    offset: Integers
+    """Where in the output, taken as a list of values, the box begins, shape (n,)."""
+
+
+def plan_batch(asked: Sequence[Asked]) -> Plan:
+    """Return the plan of a batch.
+
+    Raises:
+        UnsupportedError: If the arrays have more chunks together than a 64-bit number counts.
+
+    """
+    layouts, number, first_request = _distinct([request.layout for request in asked])
+    firsts = _first_units(layouts)
+    cuts = [_cut(group, firsts, number) for group in _groups(asked)]
+    units = np.unique(np.concatenate([pieces.unit for _, pieces in cuts] or [np.zeros(0, np.int64)]))
+    layout = np.searchsorted(firsts[1:], units, "right")
+    in_file = np.array([math.prod(one.counts) for one in layouts], np.int64)[layout]
+    file, place = np.divmod(units - firsts[layout], in_file)
+    tables = [_table(group, pieces, units) for group, pieces in cuts]
+    return Plan(layouts=layouts, first_request=first_request, layout=layout, file=file, place=place, tables=tables)
+
+
+type _Group = list[tuple[int, Asked]]
+
+
+def _distinct(layouts: Sequence[Layout]) -> tuple[list[Layout], list[int], list[int]]:
+    """Return the different arrays, which of them each request asks, and a request for each of them."""
+    first: dict[object, int] = {}
+    for position, layout in enumerate(layouts):
+        first.setdefault(layout.token, position)
+    numbers = {token: number for number, token in enumerate(first)}
+    number = [numbers[layout.token] for layout in layouts]
+    return [layouts[position] for position in first.values()], number, list(first.values())
+
+
+def _first_units(layouts: Sequence[Layout]) -> Integers:
+    counts = [math.prod(layout.file_grid) * math.prod(layout.counts) for layout in layouts]
+    if sum(counts) > np.iinfo(np.int64).max:
+        most = layouts[counts.index(max(counts))]
+        raise UnsupportedError(f"{most.name} has {max(counts)} chunks, more than can be numbered; read it with zarr")
+    return np.concatenate([[0], np.cumsum(np.array(counts, np.int64))]).astype(np.int64)
+
+
+def _groups(asked: Sequence[Asked]) -> list[_Group]:
+    """Return the requests that can be cut together: as many axes, folded alike; an irregular grid goes alone."""
+    groups: dict[tuple[int, int, bool], _Group] = {}
+    for position, request in enumerate(asked):
+        alone = position if request.layout.edges is not None else -1
+        kind = (alone, request.boxes.low.shape[1], request.boxes.folded)
+        groups.setdefault(kind, []).append((position, request))
+    return list(groups.values())
+
+
+def _cut(group: _Group, firsts: Integers, number: Sequence[int]) -> tuple[_Group, Pieces]:
+    owner = np.repeat(np.arange(len(group)), [len(request.boxes.low) for _, request in group])
+    boxes = replace(
+        group[0][1].boxes,
+        low=np.concatenate([request.boxes.low for _, request in group]),
+        high=np.concatenate([request.boxes.high for _, request in group]),
+    )
+    return group, cut(boxes, _grid(group, firsts, number), owner)
+
+
+def _grid(group: _Group, firsts: Integers, number: Sequence[int]) -> Grid:
+    position, request = group[0]
+    if request.layout.edges is not None:
+        return IrregularGrid(edges=request.layout.edges, first=int(firsts[number[position]]))
+    return regular_grids(
+        [request.layout for _, request in group],
+        folded=[request.boxes.folded for _, request in group],
+        first=[int(firsts[number[position]]) for position, _ in group],
+    )
+
+
+def _table(group: _Group, pieces: Pieces, units: Integers) -> Table:
+    order = np.argsort(pieces.unit, kind="stable")
+    ordered = Pieces(
+        box=pieces.box[order],
+        unit=pieces.unit[order],
+        source=pieces.source[order],
+        target=pieces.target[order],
+        size=pieces.size[order],
+    )
+    requests = [request for _, request in group]
+    return Table(
+        pieces=ordered,
+        folded=requests[0].boxes.folded,
+        bounds=np.append(np.searchsorted(ordered.unit, units), ordered.unit.size),
+        shape=np.concatenate([request.boxes.high - request.boxes.low for request in requests]),
+        output=np.concatenate([request.output for request in requests]),
+        offset=np.concatenate([request.offset for request in requests]),
+    )

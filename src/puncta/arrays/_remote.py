@@ -1,0 +1,143 @@
+"""Chunks are read from files that must be waited for: near ranges in one request, a bounded number at a time."""
+
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from itertools import pairwise
+
+from puncta.arrays._finish import finish
+from puncta.arrays._layout import Integers, Shards
+from puncta.arrays._merge import REMOTE, merge
+from puncta.arrays._shard_index import INDEXES, read_index
+from puncta.arrays._share import Found, Share, Wanted
+from puncta.arrays._threads import Workers
+from puncta.errors import StoreError
+from puncta.store import Answer, RemoteFiles
+
+# With reads of at most 4 MiB this bounds what is in memory above the answers.
+_REQUESTS_AT_ONCE = 16
+
+# Where the length of a file is not said, no chunk can be found to lie behind its end before it is asked for.
+_UNKNOWN_SIZE = 1 << 43
+
+type _Check = Callable[[Answer | None], None]
+"""Raises where an answer is not of the file that was expected; no answer: there is no file."""
+
+
+async def read_remote(shares: Sequence[tuple[RemoteFiles, Share]], workers: Workers) -> None:
+    """Read the chunks of shares that are one file each, and put their values in their places.
+
+    Raises:
+        StoreError: If a file cannot be read, is damaged, or changes meanwhile.
+
+    """
+    gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
+    try:
+        async with asyncio.TaskGroup() as group:
+            for files, share in shares:
+                group.create_task(_RemoteFile(files, share, workers, gate).read())
+    except BaseExceptionGroup as errors:
+        raise _first_of(errors) from None
+
+
+class _RemoteFile:
+    """A file of a batch."""
+
+    def __init__(self, files: RemoteFiles, share: Share, workers: Workers, gate: asyncio.Semaphore) -> None:
+        self._files = files
+        self._share = share
+        self._workers = workers
+        self._gate = gate
+        self._layout = share.layouts[0]
+        self._key = share.keys()[0]
+        self._name = f"{self._key} of {self._layout.name}"
+
+    async def read(self) -> None:
+        """Read the chunks of the file that are wanted."""
+        if self._layout.shards is not None:
+            await self._read_shard(self._layout.shards)
+        elif self._layout.codecs.is_plain:
+            await self._read_pieces()
+        else:
+            await self._read_whole()
+
+    async def _read_whole(self) -> None:
+        async with self._gate:
+            answer = await self._files.get(self._key)
+            if answer is None:
+                self._share.locate([None])
+                return
+            wanted = self._share.locate([Found(size=len(answer.data), index=None)])
+            await self._finish(wanted, answer.data, 0)
+
+    async def _read_shard(self, shards: Shards) -> None:
+        cached = (self._layout.token, self._key)
+        found = INDEXES.find(cached) or await self._index(shards, cached)
+        if found is None:
+            self._share.locate([None])
+            return
+        version, index = found
+
+        def require_same(answer: Answer | None) -> None:
+            if answer is None or answer.version != version:
+                INDEXES.drop(cached)
+                raise StoreError(f"{self._name} changed while it was read; read it again")
+
+        await self._read(self._share.locate([Found(size=_UNKNOWN_SIZE, index=index)]), require_same)
+
+    async def _read_pieces(self) -> None:
+        """Read pieces of a chunk that is a file of its own, whose length is known from the first answer."""
+        size = self._layout.codecs.size
+        versions: set[Hashable] = set()
+
+        def require_same(answer: Answer | None) -> None:
+            if answer is not None and answer.size not in {None, size}:
+                raise StoreError(
+                    f"{self._name} is damaged: it has {answer.size} bytes, and a chunk has {size}; restore it from a "
+                    "copy"
+                )
+            versions.add(("absent",) if answer is None else answer.version)
+            if len(versions) > 1:
+                raise StoreError(f"{self._name} changed while it was read; read it again")
+
+        await self._read(self._share.locate([Found(size=size, index=None)]), require_same)
+        if ("absent",) in versions:
+            self._share.locate([None])
+
+    async def _read(self, wanted: Wanted, check: _Check) -> None:
+        """Read byte ranges, merged; every answer is checked before anything is taken from it."""
+        bounds = merge(wanted.starts, wanted.ends, REMOTE).tolist()
+        async with asyncio.TaskGroup() as group:
+            for low, high in pairwise(bounds):
+                group.create_task(self._read_range(wanted.only(low, high), check))
+
+    async def _read_range(self, wanted: Wanted, check: _Check) -> None:
+        start, end = int(wanted.starts[0]), int(wanted.ends.max())
+        async with self._gate:
+            answer = await self._files.get_range(self._key, start, end)
+            check(answer)
+            if answer is not None:
+                await self._finish(wanted, answer.data, start)
+
+    async def _finish(self, wanted: Wanted, data: memoryview, start: int) -> None:
+        ranges = zip((wanted.starts - start).tolist(), (wanted.ends - start).tolist(), strict=True)
+        await self._workers.call(partial(finish, self._share, wanted.items, [data[low:high] for low, high in ranges]))
+
+    async def _index(self, shards: Shards, cached: Hashable) -> tuple[Hashable, Integers] | None:
+        async with self._gate:
+            if shards.at_end:
+                answer = await self._files.get_suffix(self._key, shards.index_size)
+            else:
+                answer = await self._files.get_range(self._key, 0, shards.index_size)
+        if answer is None:
+            return None
+        index = read_index(answer.data, self._layout, self._key, size=answer.size or _UNKNOWN_SIZE)
+        # Without a version nobody could tell later that the file was replaced.
+        if answer.version is not None:
+            INDEXES.keep(cached, answer.version, index)
+        return answer.version, index
+
+
+def _first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = errors.exceptions[0]
+    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first

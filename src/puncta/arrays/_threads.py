@@ -1,0 +1,155 @@
+"""The threads that decode: a fixed number in a process, however many arrays, requests and callers there are."""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol
+
+_MOST = 16
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def thread_limit() -> int:
+    """Return how many threads decode at once: `PUNCTA_THREADS`, or the processors of this process, 16 at the most.
+
+    Raises:
+        ValueError: If `PUNCTA_THREADS` is no number from 1 on.
+
+    """
+    wish = os.environ.get("PUNCTA_THREADS")
+    if wish is None:
+        return min(_processors(), _MOST)
+    if not wish.isdecimal() or int(wish) < 1:
+        raise ValueError(f"PUNCTA_THREADS is {wish!r}; give the number of threads that decode at once, 1 or more")
+    return int(wish)
+
+
+class Workers(Protocol):
+    """A way to have work done by threads."""
+
+    def share[T](self, function: Callable[[T], None], items: Iterable[T]) -> Awaitable[None]:
+        """Call a function for every item, in several threads; the first error stops the rest and is raised."""
+        ...
+
+    def call[T](self, function: Callable[[], T]) -> Awaitable[T]:
+        """Return what a function returns that takes a while."""
+        ...
+
+
+class BlockingWorkers:
+    """For a caller who waits: the calling thread works, too, so that little work costs no change of threads.
+
+    Its coroutines never wait for anything else, so they are done when they are first resumed.
+    """
+
+    async def share[T](self, function: Callable[[T], None], items: Iterable[T]) -> None:
+        """Call a function for every item, in this thread and in others."""
+        work = _Work(function, items)
+        helpers = [_threads().submit(work.run) for _ in range(min(thread_limit(), len(work)) - 1)]
+        try:
+            work.run()
+        finally:
+            work.stop()
+            for helper in helpers:
+                if not helper.cancel():
+                    helper.result()
+        work.raise_error()
+
+    async def call[T](self, function: Callable[[], T]) -> T:
+        """Return what a function returns."""
+        return function()
+
+
+class AsyncWorkers:
+    """For a caller with an event loop, which goes on meanwhile.
+
+    A cancelled call comes back when its threads have finished what they had begun, and not before.
+    """
+
+    async def share[T](self, function: Callable[[T], None], items: Iterable[T]) -> None:
+        """Call a function for every item in the threads."""
+        work = _Work(function, items)
+        await _until_done([_threads().submit(work.run) for _ in range(min(thread_limit(), len(work)))], work.stop)
+        work.raise_error()
+
+    async def call[T](self, function: Callable[[], T]) -> T:
+        """Return what a function returns."""
+        future = _threads().submit(function)
+        await _until_done([future], future.cancel)
+        return future.result()
+
+
+class _Work:
+    """Items that several threads take from one queue."""
+
+    def __init__(self, function: Callable[[Any], None], items: Iterable[Any]) -> None:
+        self._function = function
+        self._items = deque(items)
+        self._errors: list[BaseException] = []
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def run(self) -> None:
+        """Work until nothing is left; an error is kept for whoever waits."""
+        while True:
+            try:
+                item = self._items.popleft()
+            except IndexError:
+                return
+            try:
+                self._function(item)
+            except BaseException as error:  # noqa: BLE001 (an interrupt, too, belongs to who waits)
+                self._errors.append(error)
+                self.stop()
+
+    def stop(self) -> None:
+        """Leave the rest undone."""
+        self._items.clear()
+
+    def raise_error(self) -> None:
+        """Raise the first error, if there was one."""
+        if self._errors:
+            raise self._errors[0]
+
+
+async def _until_done(futures: list[Future[Any]], stop: Callable[[], object]) -> None:
+    waiting = [asyncio.wrap_future(future) for future in futures]
+    if not waiting:
+        return
+    for one in waiting:
+        # What went wrong is raised by who asked for these threads; the loop need not complain of it, too.
+        one.add_done_callback(lambda done: done.cancelled() or done.exception())
+    try:
+        await asyncio.wait(waiting)
+    except asyncio.CancelledError:
+        stop()
+        await asyncio.wait(waiting)
+        raise
+
+
+def _threads() -> ThreadPoolExecutor:
+    global _pool  # noqa: PLW0603 (one pool for the process is the point)
+    if _pool is None:
+        _pool = ThreadPoolExecutor(thread_limit(), thread_name_prefix="puncta")
+    return _pool
+
+
+def _forget_threads() -> None:
+    global _pool  # noqa: PLW0603 (as above)
+    _pool = None
+
+
+def _processors() -> int:
+    # A container or a job scheduler may have given this process fewer than the machine has.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+if hasattr(os, "register_at_fork"):
+    # Threads do not live on in a forked process, though the pool that speaks of them does.
+    os.register_at_fork(after_in_child=_forget_threads)
