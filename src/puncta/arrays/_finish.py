@@ -1,4 +1,4 @@
-"""Bytes that were read become values in their places: small chunks decoded together, then copied in one turn."""
+"""Bytes that were read become values in their places: small chunks decoded together, all copied in one turn."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,32 +26,23 @@ def finish(share: Share, items: Sequence[Item], data: Sequence[memoryview]) -> N
         StoreError: If a chunk is damaged; the message names array, chunk and file.
 
     """
+    are_together = [_is_decoded_together(layout.codecs) for layout in share.layouts]
     ranges = list(zip(items, data, strict=True))
-    are_small = [_is_small(layout.codecs) for layout in share.layouts]
-    small = [(item, view) for item, view in ranges if isinstance(item, int) and are_small[share.part_of[item]]]
+    small = [(item, view) for item, view in ranges if isinstance(item, int) and are_together[share.part_of[item]]]
     values = _decode_together(share, small) if len(small) > 1 else None
     if values is not None:
         with TURN:
-            for (chunk, _), value in zip(small, values, strict=True):
-                share.place(chunk, memoryview(value))
-        ranges = [
-            (item, view) for item, view in ranges if not (isinstance(item, int) and are_small[share.part_of[item]])
-        ]
+            share.place([(chunk, memoryview(value)) for (chunk, _), value in zip(small, values, strict=True)])
+        if len(small) == len(ranges):
+            return
+        done = {chunk for chunk, _ in small}
+        ranges = [(item, view) for item, view in ranges if not (isinstance(item, int) and item in done)]
     for item, view in ranges:
-        _finish_one(share, item, view)
+        # One by one: what was decoded last is still in the processor's cache, and no more than that in memory.
+        share.place([(item, share.decode(item, view) if isinstance(item, int) else view)])
 
 
-def _finish_one(share: Share, item: Item, data: memoryview) -> None:
-    if isinstance(item, int):
-        share.place(item, share.decode(item, data))
-    elif isinstance(item, memoryview):
-        item[:] = data
-    else:
-        blocks, piece = item
-        blocks.put(piece, data)
-
-
-def _is_small(codecs: Codecs) -> bool:
+def _is_decoded_together(codecs: Codecs) -> bool:
     return _DECODES_MANY and codecs.is_zstd and codecs.size <= LARGE
 
 
@@ -60,7 +51,8 @@ def _decode_together(share: Share, chunks: Sequence[tuple[int, memoryview]]) -> 
 
     None where one of them is no plain frame of just the size of a chunk; then they are taken one by one.
     """
-    sizes = np.array([share.layout_of(chunk).codecs.size for chunk, _ in chunks], np.uint64)
+    sizes = np.array([layout.codecs.size for layout in share.layouts], np.uint64)
+    sizes = sizes[[share.part_of[chunk] for chunk, _ in chunks]]
     try:
         return zstd_context().multi_decompress_to_buffer([data for _, data in chunks], decompressed_sizes=sizes.data)
     except zstandard.ZstdError:

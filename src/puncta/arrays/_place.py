@@ -1,6 +1,7 @@
 """The values of a chunk are put in their places: runs of values in lists, blocks in crops. Pure: opens nothing."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,17 @@ ABSENT = -1
 """What stands for the offset of a chunk that is not stored."""
 
 
+# Runs of fewer values than this, on average, are copied by index where a chunk holds so many of them: a slice costs as
+# much as some forty indices, and all indices of a chunk as some four slices.
+_SHORT = 32
+_MANY = 6
+
+
 class Runs:
     """Pieces that are one run of values, in the chunk as in the output.
 
-    They are copied as bytes through memory views, which takes a third of the time of slicing NumPy arrays.
+    Long ones are copied as bytes through memory views, which takes a third of the time of slicing NumPy arrays; of many
+    short ones, all that a chunk holds are copied at once, value by value.
     """
 
     def __init__(self, table: Table, low: int, high: int, *, scales: Integers, outputs: Outputs) -> None:
@@ -35,27 +43,55 @@ class Runs:
         pieces, bounds = table.pieces, table.bounds[low : high + 1]
         taken = slice(int(bounds[0]), int(bounds[-1]))
         box, scale = pieces.box[taken], np.repeat(scales, np.diff(bounds))
+        source, size = pieces.source[taken, 0], pieces.size[taken, 0]
+        target = table.offset[box] + pieces.target[taken, 0]
         self._outputs = outputs
-        self._bounds = (bounds - bounds[0]).tolist()
+        self._bounds: list[int] = (bounds - bounds[0]).tolist()
         self._output = table.output[box]
-        self._target = (table.offset[box] + pieces.target[taken, 0]) * scale
-        self._source = pieces.source[taken, 0] * scale
-        self._size = pieces.size[taken, 0] * scale
-        columns = (self._output, self._target, self._target + self._size, self._source, self._source + self._size)
-        self._rows = list(zip(*(column.tolist() for column in columns), strict=True))
+        self._target, self._source, self._size = target * scale, source * scale, size * scale
+        self._indices: _Indices | None = None
+        self._rows: list[tuple[int, int, int, int, int]] = []
+        are_short = size.size > _MANY * (high - low) and size.mean() < _SHORT
+        if are_short and _have_one_output(self._output, self._bounds):
+            self._indices = _indices(source, target, size, bounds - bounds[0])
+        else:
+            columns = (self._output, self._target, self._target + self._size, self._source, self._source + self._size)
+            self._rows = list(zip(*(column.tolist() for column in columns), strict=True))
 
-    def place(self, chunk: int, values: Any) -> None:  # noqa: ANN401 (a memory view or an array)
-        """Copy the pieces of one chunk."""
-        sinks = self._outputs.sinks
-        for output, begin, end, first, last in self._rows[self._bounds[chunk] : self._bounds[chunk + 1]]:
-            sinks[output][begin:end] = values[first:last]
+    def place(self, chunks: Sequence[tuple[int, Any]]) -> None:
+        """Copy the pieces of chunks, each given by its number and its values."""
+        if self._indices is not None:
+            self._place_values(chunks, self._indices)
+            return
+        sinks, rows, bounds = self._outputs.sinks, self._rows, self._bounds
+        for chunk, values in chunks:
+            for output, begin, end, first, last in rows[bounds[chunk] : bounds[chunk + 1]]:
+                sinks[output][begin:end] = values[first:last]
+
+    def _place_values(self, chunks: Sequence[tuple[int, Any]], indices: "_Indices") -> None:
+        source, target, bounds = indices
+        for chunk, values in chunks:
+            begin, end = bounds[chunk], bounds[chunk + 1]
+            if begin < end:
+                array = self._array(chunk)
+                array[target[begin:end]] = (
+                    values if isinstance(values, np.ndarray) else np.frombuffer(values, array.dtype)
+                )[source[begin:end]]
 
     def fill(self, chunk: int, value: Any) -> None:  # noqa: ANN401 (a scalar)
         """Write the fill value where the pieces of an absent chunk belong."""
+        if self._indices is not None:
+            _, target, bounds = self._indices
+            if bounds[chunk] < bounds[chunk + 1]:
+                self._array(chunk)[target[bounds[chunk] : bounds[chunk + 1]]] = value
+            return
         for output, begin, end, _, _ in self._rows[self._bounds[chunk] : self._bounds[chunk + 1]]:
             array = self._outputs.values[output]
             scale = array.itemsize if isinstance(self._outputs.sinks[output], memoryview) else 1
             array[begin // scale : end // scale] = value
+
+    def _array(self, chunk: int) -> NDArray[Any]:
+        return self._outputs.values[int(self._output[self._bounds[chunk]])]
 
     def alone(self, addresses: Integers) -> tuple[Integers, Integers, list[Any]]:
         """Return which bytes to read, and into what; pieces that follow each other in both are one read.
@@ -75,6 +111,26 @@ class Runs:
         rows = zip(output[firsts].tolist(), target[firsts].tolist(), (target + size)[lasts].tolist(), strict=True)
         sinks = self._outputs.sinks
         return start[firsts], (start + size)[lasts], [sinks[which][begin:end] for which, begin, end in rows]
+
+
+type _Indices = tuple[Integers, Integers, list[int]]
+"""Of every value its place in the chunk and in the output, and where the values of each chunk begin and end."""
+
+
+def _indices(source: Integers, target: Integers, size: Integers, bounds: Integers) -> _Indices:
+    ends = np.append(0, np.cumsum(size))
+    number = np.arange(ends[-1])
+    before = ends[:-1]
+    return (
+        number + np.repeat(source - before, size),
+        number + np.repeat(target - before, size),
+        ends[bounds].tolist(),
+    )
+
+
+def _have_one_output(output: Integers, bounds: list[int]) -> bool:
+    """Return whether all pieces of a chunk go to the same output."""
+    return set((np.flatnonzero(np.diff(output)) + 1).tolist()) <= set(bounds)
 
 
 class Blocks:

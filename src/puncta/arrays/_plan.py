@@ -97,11 +97,8 @@ class Plan:
             return
         new_file = (np.diff(self.layout) != 0) | (np.diff(self.file) != 0)
         files = np.append(True, new_file)
-        if weight:
-            weights = np.array([_weight(layout) for layout in self.layouts], np.int64)[self.layout]
-            share = np.cumsum(weights + files * _WEIGHT_OF_FILE) // weight
-        else:
-            share = np.cumsum(files)
+        weights = np.array([_weight(layout) for layout in self.layouts], np.int64)[self.layout]
+        share = np.cumsum(weights + files * _WEIGHT_OF_FILE) // weight if weight else np.cumsum(files)
         lows = np.flatnonzero(np.append(True, new_file | (np.diff(share) != 0)))
         columns = (self.layout[lows], self.file[lows], lows, np.append(lows[1:], self.layout.size))
         rows = zip(*(column.tolist() for column in columns), strict=True)

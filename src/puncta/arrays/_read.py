@@ -16,7 +16,8 @@ from puncta.arrays._share import Share
 from puncta.arrays._threads import AsyncWorkers, BlockingWorkers, Workers
 from puncta.store import LocalFiles, RemoteFiles
 
-# Enough work to be worth handing to a thread, and little enough to share out evenly.
+# Bytes, decoded, of a share: enough to be worth handing to a thread, and few enough for the part of a processor's cache
+# that is its own.
 _SHARE = 1 << 20
 
 
@@ -66,12 +67,12 @@ async def _read(requests: Sequence[Request], workers: Workers) -> list[Ranges | 
     near = [request for request, is_near in zip(requests, are_near, strict=True) if is_near]
     far = [request for request, is_near in zip(requests, are_near, strict=True) if not is_near]
     # Both are checked and allocated before either is read.
-    planned = await workers.call(lambda: (_plan(near), _plan(far)))
-    for requested, (plan, outputs), read in zip((near, far), planned, (_read_near, _read_far), strict=True):
-        if requested:
-            await read([_files_of(requested[first]) for first in plan.first_request], plan, outputs, workers=workers)
-    answers = [iter(outputs.answers) for _, outputs in planned]
-    return [next(answers[0] if is_near else answers[1]) for is_near in are_near]
+    planned = await workers.call(lambda: {True: _plan(near), False: _plan(far)} if far else {True: _plan(near)})
+    for is_near, (plan, outputs) in planned.items():
+        files = [_files_of((near if is_near else far)[first]) for first in plan.first_request]
+        await (_read_near if is_near else _read_far)(files, plan, outputs, workers=workers)
+    answers = {is_near: iter(outputs.answers) for is_near, (_, outputs) in planned.items()}
+    return [next(answers[is_near]) for is_near in are_near]
 
 
 def _plan(requests: Sequence[Request]) -> tuple[Plan, Outputs]:

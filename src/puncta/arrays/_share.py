@@ -132,17 +132,27 @@ class Share:
         self._require_whole(np.flatnonzero(stored & plain), sizes)
         return self._with_pieces(whole, np.where(plain, addresses, ABSENT))
 
-    def place(self, chunk: int, values: Any) -> None:  # noqa: ANN401 (a memory view or an array)
-        """Put the values of a chunk in their places.
+    def place(self, decoded: Sequence[tuple[Item, Any]]) -> None:
+        """Put values in their places.
 
         Args:
-            chunk: Number of the chunk in the share.
-            values: Its values as bytes, where `Codecs.as_bytes`, or else as a list.
+            decoded: What each is for, and the values: of a chunk as `decode` returns them, of all else as read.
 
         """
+        chunks = [(item, values) for item, values in decoded if isinstance(item, int)]
         for runs in self._runs:
-            runs.place(chunk, values)
+            runs.place(chunks)
         if self._blocks:
+            self._place_blocks(chunks)
+        for item, data in decoded if len(chunks) < len(decoded) else ():
+            if isinstance(item, memoryview):
+                item[:] = data
+            elif not isinstance(item, int):
+                blocks, piece = item
+                blocks.put(piece, data)
+
+    def _place_blocks(self, chunks: Sequence[tuple[int, Any]]) -> None:
+        for chunk, values in chunks:
             layout = self.layout_of(chunk)
             array = np.frombuffer(values, layout.dtype) if layout.codecs.as_bytes else values
             for blocks in self._blocks:
