@@ -264,3 +264,26 @@ def test_another_process_reads_through_a_pickled_directory(root: Path) -> None:
         [sys.executable, "-c", code], input=pickle.dumps(Directory(root)), capture_output=True, check=True
     )
     assert int(done.stdout) == len(CONTENT)
+
+
+def test_an_announced_stretch_is_read_as_any_other(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(range(200)))
+    file = Directory(tmp_path).open("a")
+    assert file is not None
+    file.announce(10, 20)
+    buffer = memoryview(bytearray(20))
+    file.read_into(buffer, 10)
+    assert bytes(buffer) == bytes(range(10, 30))
+    file.close()
+
+
+def test_what_the_system_has_in_memory_is_at_hand(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(range(200)))
+    file = Directory(tmp_path).open("a")
+    assert file is not None
+    buffer = memoryview(bytearray(20))
+    if file.read_at_hand(buffer, 10):
+        assert bytes(buffer) == bytes(range(10, 30))
+    with pytest.raises(StoreError, match="ends at byte 200"):
+        file.read_at_hand(buffer, 190)
+    file.close()

@@ -48,7 +48,9 @@ def read_local(files: Sequence[LocalFiles], plan: Plan, outputs: Outputs, parts:
             wanted = share.locate([_look(*pair) for pair in zip(opened, share.layouts, share.keys(), strict=True)])
             reads, items, data = _assign(wanted, opened)
             late = [(file, buffer, offset) for file, buffer, offset in reads if not file.read_at_hand(buffer, offset)]
-        # What must be fetched from a disk is fetched outside of the turn: disks answer several threads at once.
+        # What must be fetched from a disk is fetched outside of the turn, and announced: disks do many things at once.
+        for file, buffer, offset in late:
+            file.announce(offset, buffer.nbytes)
         for file, buffer, offset in late:
             file.read_into(buffer, offset)
         finish(share, items, data)

@@ -19,7 +19,7 @@ type Request = RangeRequest | BoxRequest
 # What a chunk of objects, a run that is read on its own, and another file to open are taken to weigh. The last also
 # bounds how many files are open at once.
 _WEIGHT_OF_OBJECTS = 64 << 10
-_WEIGHT_OF_RUN = 4 << 10
+_WEIGHT_OF_RUN = 1 << 10
 _WEIGHT_OF_FILE = 32 << 10
 
 LARGE = 64 << 10

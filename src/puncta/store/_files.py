@@ -70,6 +70,10 @@ class LocalFile(Protocol):
         """Do what `read_into` does where the system has the bytes in memory; False where it would have to wait."""
         ...
 
+    def announce(self, offset: int, length: int) -> None:
+        """Tell the system that these bytes are read next, so that a disk fetches many stretches at once."""
+        ...
+
     def close(self) -> None:
         """Let go of the file; what was read is counted by then."""
         ...

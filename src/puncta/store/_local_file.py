@@ -2,6 +2,7 @@
 
 import os
 import stat
+from contextlib import suppress
 from typing import Final
 
 from puncta.errors import StoreError
@@ -86,6 +87,13 @@ class OpenFile:
             return False
         self._lengths.append(done)
         return True
+
+    def announce(self, offset: int, length: int) -> None:
+        """Tell the system that these bytes are read next; where it does not listen, nothing happens."""
+        if hasattr(os, "posix_fadvise"):
+            # only a hint: whatever is wrong with the file shows when it is read
+            with suppress(OSError):
+                os.posix_fadvise(self._descriptor, self._start + offset, length, os.POSIX_FADV_WILLNEED)
 
     def part(self, path: str, start: int, size: int) -> "OpenFile":
         """Return a stretch of this file as a file of its own, which takes its place: this one is closed by that.
