@@ -1,7 +1,7 @@
 """How the values of one array lie in chunks, and the chunks in files. Pure: opens nothing."""
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,11 @@ from numpy.typing import NDArray
 from puncta.arrays._decode import Codecs
 
 type Integers = NDArray[np.int64]
+
+
+type GridNumbers = tuple[list[int], list[int], list[int], list[int]]
+"""Along each axis: length of a chunk, chunks of a file, and by how much the number of a chunk grows from one file to
+the next, and from one chunk of a file to the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,5 +120,32 @@ class Layout:
             axis -= 1
         return axis
 
+    @cached_property
+    def folded_grid(self) -> GridNumbers:
+        """The numbers of the grid whose last axis stands for all axes from `fold` on."""
+        return self._grid(self.fold + 1)
+
+    @cached_property
+    def whole_grid(self) -> GridNumbers:
+        """The numbers of the grid along all axes."""
+        return self._grid(len(self.shape))
+
+    def folded_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of a chunk along the axes of the folded grid."""
+        return (*shape[: self.fold], math.prod(shape[self.fold :]))
+
+    def _grid(self, axes: int) -> GridNumbers:
+        # An array without axes is one value in one chunk.
+        counts, files = (list(extents[:axes]) or [1] for extents in (self.counts, self.file_grid))
+        in_file = math.prod(counts)
+        strides = [stride * in_file for stride in strides_of(files)]
+        chunk = self.folded_shape(self.chunks) if axes <= self.fold + 1 else self.chunks
+        return list(chunk), counts, strides, strides_of(counts)
+
     def _is_whole(self, axis: int) -> bool:
         return self.edges is None and self.chunks[axis] == self.shape[axis] and self.counts[axis] == 1
+
+
+def strides_of(extents: Sequence[int]) -> list[int]:
+    """Return by how much a number in C order grows along each axis."""
+    return [math.prod(extents[axis + 1 :]) for axis in range(len(extents))]

@@ -41,11 +41,9 @@ def read_local(files: Sequence[LocalFiles], plan: Plan, outputs: Outputs, parts:
     with ExitStack() as stack:
         with TURN:
             share = Share(plan, parts, outputs)
-            opened = [files[part.layout].open(key) for part, key in zip(parts, share.keys(), strict=True)]
-            for file in opened:
-                if file is not None:
-                    stack.enter_context(closing(file))
-            wanted = share.locate([_look(*pair) for pair in zip(opened, share.layouts, share.keys(), strict=True)])
+            keys = share.keys()
+            opened = [_opened(files[part.layout], key, stack) for part, key in zip(parts, keys, strict=True)]
+            wanted = share.locate([_look(*one) for one in zip(opened, share.layouts, keys, strict=True)])
             reads, items, data = _assign(wanted, opened)
             late = [(file, buffer, offset) for file, buffer, offset in reads if not file.read_at_hand(buffer, offset)]
         # What must be fetched from a disk is fetched outside of the turn, and announced: disks do many things at once.
@@ -54,6 +52,11 @@ def read_local(files: Sequence[LocalFiles], plan: Plan, outputs: Outputs, parts:
         for file, buffer, offset in late:
             file.read_into(buffer, offset)
         finish(share, items, data)
+
+
+def _opened(files: LocalFiles, key: str, stack: ExitStack) -> LocalFile | None:
+    file = files.open(key)
+    return None if file is None else stack.enter_context(closing(file))
 
 
 def _look(file: LocalFile | None, layout: Layout, key: str) -> Found | None:

@@ -47,8 +47,9 @@ def prepare(requests: Sequence[Request]) -> tuple[list[Asked], Outputs]:
     for request in requests:
         layout, boxes = request.array.layout, request.boxes()
         fresh, answer, offset = _allocate(request, boxes, layout)
-        numbers = np.arange(len(fresh)) if isinstance(answer, list) else np.zeros(len(boxes.low), np.int64)
-        asked.append(Asked(layout=layout, boxes=boxes, output=numbers + len(values), offset=offset))
+        first = len(values)
+        output = np.arange(first, first + len(fresh)) if isinstance(answer, list) else np.full(len(offset), first)
+        asked.append(Asked(layout=layout, boxes=boxes, output=output, offset=offset))
         values += fresh
         sinks += [array.view(np.uint8).data for array in fresh] if layout.codecs.as_bytes else fresh
         answers.append(answer)

@@ -4,14 +4,13 @@ All boxes of a batch that have the same number of axes are cut at once, whatever
 hundred arrays cost little more than one.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from puncta.arrays._layout import Integers, Layout
+from puncta.arrays._layout import Integers, Layout, strides_of
 from puncta.arrays._requests import Boxes
 
 
@@ -114,14 +113,14 @@ class IrregularGrid:
     def unit_of(self, chunk: Integers, owner: Integers) -> Integers:
         """Return the number of each chunk."""
         del owner
-        strides = _strides([edge.size - 1 for edge in self.edges])
+        strides = np.array(strides_of([edge.size - 1 for edge in self.edges]), np.int64)
         unit: Integers = self.first + (chunk * strides).sum(axis=1)
         return unit
 
 
 def regular_grids(layouts: Sequence[Layout], *, folded: Sequence[bool], first: Sequence[int]) -> RegularGrids:
     """Return the grids of arrays that have the same number of axes once the axes that may be are folded."""
-    rows = [_row(layout, fold) for layout, fold in zip(layouts, folded, strict=True)]
+    rows = [layout.folded_grid if fold else layout.whole_grid for layout, fold in zip(layouts, folded, strict=True)]
     chunk, count, file_stride, chunk_stride = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     return RegularGrids(
         chunk=chunk,
@@ -130,11 +129,6 @@ def regular_grids(layouts: Sequence[Layout], *, folded: Sequence[bool], first: S
         chunk_stride=chunk_stride,
         first=np.array(first, np.int64),
     )
-
-
-def chunk_shape_of(layout: Layout, *, folded: bool, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of a chunk along the axes of its pieces."""
-    return (*shape[: layout.fold], math.prod(shape[layout.fold :])) if folded else shape
 
 
 def cut(boxes: Boxes, grid: Grid, owner: Integers) -> Pieces:
@@ -172,16 +166,3 @@ def _places(pieces: Integers, counts: Integers) -> Integers:
         number, places[:, axis] = np.divmod(number, counts[:, axis])
     places[:, 0] = number
     return places
-
-
-def _row(layout: Layout, folded: bool) -> tuple[list[int], list[int], list[int], list[int]]:
-    axes = layout.fold + 1 if folded else len(layout.shape)
-    # An array without axes is one value in one chunk.
-    count, files = (list(values[:axes]) or [1] for values in (layout.counts, layout.file_grid))
-    places = _strides(count).tolist()
-    strides = (_strides(files) * math.prod(count)).tolist()
-    return list(chunk_shape_of(layout, folded=folded, shape=layout.chunks)), count, strides, places
-
-
-def _strides(extents: Sequence[int]) -> Integers:
-    return np.array([math.prod(extents[axis + 1 :]) for axis in range(len(extents))], np.int64)

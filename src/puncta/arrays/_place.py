@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puncta.arrays._decode import Bytes
-from puncta.arrays._layout import Integers
+from puncta.arrays._layout import Integers, strides_of
 from puncta.arrays._outputs import Outputs
 from puncta.arrays._plan import Table
 
@@ -207,4 +207,4 @@ def _slices(first: list[int], size: list[int]) -> tuple[slice, ...]:
 
 
 def _strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    return tuple(math.prod(shape[axis + 1 :]) * itemsize for axis in range(len(shape)))
+    return tuple(stride * itemsize for stride in strides_of(shape))

@@ -11,7 +11,6 @@ import numpy as np
 
 from puncta.arrays._layout import Integers, Layout
 from puncta.arrays._outputs import Outputs
-from puncta.arrays._pieces import chunk_shape_of
 from puncta.arrays._place import ABSENT, Blocks, Runs
 from puncta.arrays._plan import Part, Plan, Table
 from puncta.errors import StoreError
@@ -220,7 +219,7 @@ class Share:
     def _shapes(self, table: Table) -> list[tuple[int, ...]]:
         """Return the shape of each chunk along the axes of a table's pieces."""
         shapes = [
-            chunk_shape_of(layout, folded=table.folded, shape=layout.chunk_shape(place))
+            layout.folded_shape(layout.chunk_shape(place)) if table.folded else layout.chunk_shape(place)
             for layout, place in zip(self.layouts, self.places, strict=True)
         ]
         return [shapes[part] for part in self.part_of]
