@@ -23,6 +23,8 @@ from puncta.arrays._shard_index import INDEXES
 # Fixed-length strings have no specification in format 3 yet, which zarr says each time.
 pytestmark = pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
 
+type Pair = tuple[NDArray[Any], NDArray[Any]]
+
 type Draw = Callable[..., Any]
 """What draws a value of a strategy, inside of a strategy or of a test."""
 
@@ -158,20 +160,38 @@ def ranges_in(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[NDArray[Any], ND
 
 
 def require_same(array: BatchArray, whole: Any, draw: Draw) -> None:  # noqa: ANN401 (as zarr types it)
-    """Ask for ranges and boxes in one batch, and compare with what zarr's own answer has there."""
-    (starts, ends), (low, high) = draw(ranges_in(whole.shape)), draw(boxes_in(whole.shape))
-    answers: list[Any] = read_batch([RangeRequest(array, starts, ends), BoxRequest(array, low, high)])
-    flat = whole.reshape(-1)
-    parts = [flat[start:end] for start, end in zip(starts, ends, strict=True)]
-    np.testing.assert_array_equal(answers[0][0], np.concatenate([flat[:0], *parts]))
-    np.testing.assert_array_equal(answers[0][1], ends - starts)
-    assert answers[0][0].dtype == whole.dtype
-    for crop, first, last in zip(answers[1], low, high, strict=True):
+    """Ask one array for ranges and boxes in one batch, and compare with what zarr's own answer has there."""
+    require_all_same([(array, whole)], draw)
+
+
+def require_all_same(arrays: list[tuple[BatchArray, Any]], draw: Draw) -> None:
+    """Ask several arrays for ranges and boxes in one batch, and compare with what zarr's own answers have there."""
+    asked = [(draw(ranges_in(whole.shape)), draw(boxes_in(whole.shape))) for _, whole in arrays]
+    requests = [
+        request
+        for (array, _), (ranges, boxes) in zip(arrays, asked, strict=True)
+        for request in (RangeRequest(array, *ranges), BoxRequest(array, *boxes))
+    ]
+    answers: list[Any] = read_batch(requests)
+    for (_, whole), (ranges, boxes), flat, crops in zip(arrays, asked, answers[::2], answers[1::2], strict=True):
+        require_same_ranges(whole, ranges, flat)
+        require_same_crops(whole, boxes, crops)
+
+
+def require_same_ranges(whole: NDArray[Any], ranges: Pair, answer: tuple[NDArray[Any], NDArray[Any]]) -> None:
+    values = whole.reshape(-1)
+    parts = [values[start:end] for start, end in zip(*ranges, strict=True)]
+    np.testing.assert_array_equal(answer[0], np.concatenate([values[:0], *parts]))
+    np.testing.assert_array_equal(answer[1], ranges[1] - ranges[0])
+    assert answer[0].dtype == whole.dtype
+
+
+def require_same_crops(whole: NDArray[Any], boxes: Pair, crops: list[NDArray[Any]]) -> None:
+    for crop, first, last in zip(crops, *boxes, strict=True):
         expected = whole[tuple(slice(*pair) for pair in zip(first, last, strict=True))]
         np.testing.assert_array_equal(crop, expected)
         assert crop.dtype == whole.dtype
         assert crop.flags.writeable
-    assert len(answers[1]) == len(low)
 
 
 _numbers = itertools.count()
@@ -244,3 +264,26 @@ def in_memory(options: dict[str, Any], dtype: str, draw: Draw) -> tuple[zarr.Arr
     store: dict[str, Any] = {}
     array = written(MemoryStore(store), options, dtype, draw)
     return array, {key: value.to_bytes() for key, value in store.items()}
+
+
+@given(data=st.data())
+def test_several_arrays_are_read_in_one_batch_as_zarr_reads_each(folder: Path, data: st.DataObject) -> None:
+    arrays = []
+    for _ in range(data.draw(st.integers(2, 4))):
+        options, dtype = data.draw(ARRAYS)
+        array = written(folder / str(next(_numbers)), options, dtype, data.draw)
+        arrays.append((BatchArray.from_array(array), array[...]))
+    require_all_same(arrays, data.draw)
+
+
+@given(data=st.data())
+def test_crops_of_one_shape_are_stacked_as_numpy_stacks_them(folder: Path, data: st.DataObject) -> None:
+    options, dtype = data.draw(ARRAYS)
+    array = written(folder / str(next(_numbers)), options, dtype, data.draw)
+    whole: Any = array[...]
+    size = [data.draw(st.integers(0, extent)) for extent in whole.shape]
+    starts = st.tuples(*[st.integers(0, extent - part) for extent, part in zip(whole.shape, size, strict=True)])
+    low = np.array(data.draw(st.lists(starts, min_size=1, max_size=5)))
+    stacked: Any = BatchArray.from_array(array).read_boxes(low, low + size, stack_uniform=True)
+    crops = [whole[tuple(slice(at, at + n) for at, n in zip(first, size, strict=True))] for first in low]
+    np.testing.assert_array_equal(stacked, np.stack(crops))

@@ -13,7 +13,7 @@ import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, ZstdCodec
 
 from puncta.arrays import BatchArray, BoxRequest, RangeRequest, read_batch
-from puncta.errors import MetadataError, MissingError, RangeError, StoreError
+from puncta.errors import MetadataError, MissingError, QueryError, RangeError, StoreError
 
 
 @pytest.fixture
@@ -104,16 +104,25 @@ CODECS: list[Any] = [
     [ZstdCodec(level=1), Crc32cCodec()],
 ]
 
-DAMAGES: list[Callable[[bytes], bytes]] = [
-    lambda data: data[: len(data) // 2],
-    lambda data: data + b"\0" * 7,
-    lambda _: b"",
-    lambda data: bytes(255 - byte for byte in data),
-]
+
+def cut_short(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def longer(data: bytes) -> bytes:
+    return data + b"\0" * 7
+
+
+def emptied(_: bytes) -> bytes:
+    return b""
+
+
+def inverted(data: bytes) -> bytes:
+    return bytes(255 - byte for byte in data)
 
 
 @pytest.mark.parametrize("codecs", CODECS)
-@pytest.mark.parametrize("damage", DAMAGES[:1] + DAMAGES[2:])
+@pytest.mark.parametrize("damage", [cut_short, emptied, inverted])
 def test_a_damaged_chunk_is_named(tmp_path: Path, codecs: Any, damage: Callable[[bytes], bytes]) -> None:  # noqa: ANN401
     array = zarr.create_array(tmp_path, name="x", shape=(4, 60), dtype="i4", chunks=(2, 20), compressors=codecs)
     array[...] = np.arange(240).reshape(4, 60)
@@ -125,7 +134,7 @@ def test_a_damaged_chunk_is_named(tmp_path: Path, codecs: Any, damage: Callable[
         BatchArray.from_array(array).read_boxes([[0]], [[4]])
 
 
-@pytest.mark.parametrize("damage", DAMAGES[:3])
+@pytest.mark.parametrize("damage", [cut_short, longer, emptied])
 def test_a_chunk_that_is_stored_as_it_is_must_have_its_length(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     array = zarr.create_array(tmp_path, name="x", shape=(40,), dtype="i4", chunks=(20,), compressors=None)
     array[...] = np.arange(40)
@@ -194,6 +203,7 @@ def test_an_index_that_points_out_of_its_file_is_damage(tmp_path: Path) -> None:
 
 def test_a_shard_replaced_meanwhile_is_read_anew(shard: tuple[zarr.Array[Any], Path]) -> None:
     array, _ = shard
+    array[...] = np.repeat(np.arange(1, 9), 10)  # compresses better than what follows, so the old index does not fit
     batch = BatchArray.from_array(array)
     batch.read_ranges([0], [80])
     array[...] = np.random.default_rng(0).integers(0, 1 << 30, 80)
@@ -237,3 +247,39 @@ def test_metadata_that_zarr_cannot_read_are_named(tmp_path: Path) -> None:
     document.write_text(document.read_text().replace('"int32"', '"int33"'))
     with pytest.raises(MetadataError, match=r"zarr cannot make sense of the metadata of x in .*int33"):
         BatchArray.open(tmp_path, "x")
+
+
+@pytest.mark.parametrize(
+    "compressor",
+    [
+        numcodecs.Zstd(1),
+        numcodecs.Blosc("lz4"),
+        numcodecs.GZip(1),
+        numcodecs.LZ4(),
+        numcodecs.BZ2(1),
+        numcodecs.LZMA(1),
+    ],
+)
+def test_a_damaged_chunk_of_format_2_is_named(tmp_path: Path, compressor: Any) -> None:  # noqa: ANN401
+    array = zarr.create_array(
+        tmp_path, name="x", shape=(40,), dtype="i4", chunks=(20,), compressors=compressor, zarr_format=2
+    )
+    array[...] = np.arange(40)
+    file = tmp_path / "x/1"
+    file.write_bytes(inverted(file.read_bytes()))
+    with pytest.raises(StoreError, match=r"chunk \(1,\) of .*/x \(in x/1\) is damaged"):
+        BatchArray.from_array(array).read_ranges([0], [40])
+
+
+def test_a_chunk_that_claims_to_be_enormous_is_damage(tmp_path: Path) -> None:
+    array = zarr.create_array(tmp_path, name="x", shape=(20,), dtype="i4", chunks=(20,), compressors=ZstdCodec())
+    array[...] = np.arange(20)
+    # a frame header of one segment whose content is said to be 2**46 bytes
+    (tmp_path / "x/c/0").write_bytes(b"\x28\xb5\x2f\xfd\xe0" + (1 << 46).to_bytes(8, "little") + b"\x01\x00\x00")
+    with pytest.raises(StoreError, match=r"chunk \(0,\) .* is damaged"):
+        BatchArray.from_array(array).read_ranges([0], [20])
+
+
+def test_what_is_no_batch_array_is_refused(values: BatchArray) -> None:
+    with pytest.raises(QueryError, match=r"1 of 2 requests are not of a BatchArray \(first: number 1, ndarray\)"):
+        read_batch([(values, [0], [1]), (np.zeros(3), [0], [1])])  # type: ignore[list-item]

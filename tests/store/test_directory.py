@@ -282,8 +282,9 @@ def test_what_the_system_has_in_memory_is_at_hand(tmp_path: Path) -> None:
     file = Directory(tmp_path).open("a")
     assert file is not None
     buffer = memoryview(bytearray(20))
-    if file.read_at_hand(buffer, 10):
-        assert bytes(buffer) == bytes(range(10, 30))
+    file.read_into(buffer, 0)
+    assert file.read_at_hand(buffer, 10) == (sys.platform == "linux")
+    assert bytes(buffer)[0] in {0, 10}
     with pytest.raises(StoreError, match="ends at byte 200"):
         file.read_at_hand(buffer, 190)
     file.close()

@@ -59,6 +59,8 @@ class _StoredArray:
 
         Raises:
             MissingError: If nothing is there, or no array.
+            QueryError: If a storage option is unknown, has a wrong value, or is given with a local path.
+            UnsupportedError: If the URL, or a compressed archive, is of a kind that is not read.
             MetadataError: If zarr cannot make sense of its metadata.
             StoreError: If it cannot be read.
 
@@ -109,7 +111,8 @@ def _open(files: LocalFiles | RemoteFiles, key: str) -> zarr.Array[Any]:
 class BatchArray(_StoredArray):
     """An array that answers many ranges or boxes in one read.
 
-    Can be pickled, and used from many threads and from forked or spawned processes.
+    Can be pickled, and used from many threads and processes; a remote one not in a process that was forked after a
+    first request, which is a `StoreError`: start workers by "spawn" or "forkserver".
     """
 
     __slots__ = ()
@@ -155,7 +158,10 @@ class BatchArray(_StoredArray):
 
 
 class BatchAsyncArray(_StoredArray):
-    """A `BatchArray` for code with an event loop: the same methods, awaited."""
+    """A `BatchArray` for code with an event loop: its reads are awaited.
+
+    `open` and `from_array` block; call them before the loop, or in a thread.
+    """
 
     __slots__ = ()
 

@@ -36,6 +36,9 @@ class DamagedError(Exception):
 
 def unzstd(data: Bytes, size: int) -> Bytes:
     """Return the first frame of Zstandard data; `size` is what a frame holds that does not say it."""
+    # The header's size is what is allocated, so a damaged one is refused before it takes all memory.
+    if zstandard.frame_content_size(data) not in {-1, size}:
+        raise ValueError("another size than the chunk's")
     decompressed: bytes = zstd_context().decompress(data, max_output_size=size)
     return decompressed
 
@@ -163,8 +166,6 @@ class Codecs:
             spec = ArraySpec(shape, spec.dtype, spec.fill_value, spec.config, spec.prototype)
         try:
             values = _decode_with_zarr(self.codecs, data, spec)
-        except MemoryError:
-            raise
         except Exception as error:  # codecs raise whatever they like; the caller adds which chunk it was
             raise StoreError(f"{type(error).__name__}: {error}") from error
         if values.shape != shape:

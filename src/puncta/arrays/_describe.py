@@ -1,7 +1,7 @@
 """The layout of an array, from the metadata that zarr has read."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -42,21 +42,27 @@ def layout_of(array: zarr.Array[Any], files: LocalFiles | RemoteFiles, path: str
     metadata: Any = array.metadata
     shards, chunks, codecs = _chunks_and_codecs(array)
     edges = _edges(metadata)
-    fill = metadata.fill_value
+    fill, fills = metadata.fill_value, getattr(array.config, "read_missing_chunks", True)
     return Layout(
         name=f"{files.name}/{path}" if path else files.name,
         prefix=f"{path}/" if path else "",
-        token=(files.identity, path, array.shape, chunks, array.dtype.str),
+        token=_token(metadata, path, fills),
         shape=array.shape,
         dtype=array.dtype,
         fill=metadata.dtype.default_scalar() if fill is None else fill,
-        fills=getattr(array.config, "read_missing_chunks", True),
+        fills=fills,
         chunks=chunks,
         edges=edges,
         shards=shards,
         codecs=_codecs(array, codecs, chunks=chunks, regular=edges is None),
         key_of=metadata.encode_chunk_key,
     )
+
+
+def _token(metadata: Any, path: str, fills: bool) -> Hashable:  # noqa: ANN401 (metadata of zarr, of several kinds)
+    """Return what is equal for two descriptions that read alike: all of the metadata but the user's attributes."""
+    document = {key: value for key, value in metadata.to_dict().items() if key != "attributes"}
+    return (path, fills, repr(document))
 
 
 def _chunks_and_codecs(array: zarr.Array[Any]) -> tuple[Shards | None, tuple[int, ...], tuple[Any, ...]]:
@@ -138,7 +144,7 @@ def _codecs(array: zarr.Array[Any], codecs: tuple[Any, ...], *, chunks: tuple[in
     size = math.prod(chunks) * array.dtype.itemsize
     fixed = regular and not array.dtype.hasobject and array.dtype.kind != "T"
     steps = _steps(array, codecs, size) if fixed else None
-    return Codecs(steps=steps, size=size, codecs=codecs, spec=spec)
+    return Codecs(steps=steps, size=size if fixed else 0, codecs=codecs, spec=spec)
 
 
 def _evolved(codecs: tuple[Any, ...], spec: ArraySpec) -> tuple[Any, ...]:
@@ -185,5 +191,8 @@ def _steps_of_format_2(metadata: Any, size: int) -> tuple[tuple[Step, int], ...]
 
 def _with_numcodecs(compressor: Any, data: Bytes, size: int) -> Bytes:  # noqa: ANN401 (any codec of numcodecs)
     del size
-    decoded: Bytes = ensure_contiguous_ndarray(compressor.decode(data)).view(np.uint8).data
+    try:
+        decoded: Bytes = ensure_contiguous_ndarray(compressor.decode(data)).view(np.uint8).data
+    except Exception as error:  # codecs raise whatever they like
+        raise ValueError(str(error)) from error
     return decoded

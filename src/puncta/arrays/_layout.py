@@ -41,6 +41,7 @@ class Shards:
         return 16 * math.prod(self.counts) + 4 * self.checksum
 
 
+# Without slots: what is worked out once is kept in the object's dictionary.
 @dataclass(frozen=True, kw_only=True)
 class Layout:
     """Where the values of an array are."""
@@ -52,7 +53,7 @@ class Layout:
     """Beginning of the names of its files, with a slash at the end; empty for an array at the root of its store."""
 
     token: Hashable
-    """Equal for two descriptions of the same stored array."""
+    """Equal for two arrays that are read alike, wherever their files are."""
 
     shape: tuple[int, ...]
     """Of the array."""

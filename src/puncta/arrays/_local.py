@@ -43,7 +43,8 @@ def read_local(files: Sequence[LocalFiles], plan: Plan, outputs: Outputs, parts:
             share = Share(plan, parts, outputs)
             keys = share.keys()
             opened = [_opened(files[part.layout], key, stack) for part, key in zip(parts, keys, strict=True)]
-            wanted = share.locate([_look(*one) for one in zip(opened, share.layouts, keys, strict=True)])
+            caches = [(files[part.layout].identity, key) for part, key in zip(parts, keys, strict=True)]
+            wanted = share.locate([_look(*one) for one in zip(opened, share.layouts, caches, strict=True)])
             reads, items, data = _assign(wanted, opened)
             late = [(file, buffer, offset) for file, buffer, offset in reads if not file.read_at_hand(buffer, offset)]
         # What must be fetched from a disk is fetched outside of the turn, and announced: disks do many things at once.
@@ -59,10 +60,10 @@ def _opened(files: LocalFiles, key: str, stack: ExitStack) -> LocalFile | None:
     return None if file is None else stack.enter_context(closing(file))
 
 
-def _look(file: LocalFile | None, layout: Layout, key: str) -> Found | None:
+def _look(file: LocalFile | None, layout: Layout, place: tuple[Hashable, str]) -> Found | None:
     if file is None:
         return None
-    index = None if layout.shards is None else _index_of(file, layout, layout.shards, key)
+    index = None if layout.shards is None else _index_of(file, layout, layout.shards, place)
     return Found(size=file.size, index=index)
 
 
@@ -104,15 +105,15 @@ def _present(file: LocalFile | None) -> LocalFile:
     return file
 
 
-def _index_of(file: LocalFile, layout: Layout, shards: Shards, key: str) -> Integers:
-    cached: Hashable = (layout.token, key)
+def _index_of(file: LocalFile, layout: Layout, shards: Shards, place: tuple[Hashable, str]) -> Integers:
+    cached: Hashable = (layout.token, place)
     found = INDEXES.find(cached)
     if found is not None and found[0] == file.version:
         return found[1]
     size = min(shards.index_size, file.size)
     data = memoryview(bytearray(size))
     file.read_into(data, file.size - size if shards.at_end else 0)
-    index = read_index(data, layout, key, size=file.size)
+    index = read_index(data, layout, place[1], size=file.size)
     INDEXES.keep(cached, file.version, index)
     return index
 

@@ -21,7 +21,7 @@ class Merging:
     """Bytes that are read in vain in a file without a second thought, however few are wanted of it."""
 
     limit: int
-    """Length of a merged read that is not made longer."""
+    """A read is split at the first border of ranges after so many bytes; one range is never split."""
 
 
 # A gap costs more than a second read where the bytes are at hand.
@@ -58,7 +58,7 @@ def _widest(gaps: Integers, allowed: float) -> int:
     gaps = np.sort(gaps)
     n = int(np.searchsorted(np.cumsum(gaps), allowed, "right"))
     # Of gaps of one width none or all are taken, since the answer is a width.
-    while 0 < n < gaps.size and gaps[n - 1] == gaps[n]:
+    if 0 < n < gaps.size and gaps[n - 1] == gaps[n]:
         n = int(np.searchsorted(gaps, gaps[n], "left"))
     return int(gaps[n - 1]) if n else 0
 

@@ -49,7 +49,8 @@ def prepare(requests: Sequence[Request]) -> tuple[list[Asked], Outputs]:
         fresh, answer, offset = _allocate(request, boxes, layout)
         first = len(values)
         output = np.arange(first, first + len(fresh)) if isinstance(answer, list) else np.full(len(offset), first)
-        asked.append(Asked(layout=layout, boxes=boxes, output=output, offset=offset))
+        source = (request.array.files.identity, layout.token)
+        asked.append(Asked(layout=layout, source=source, boxes=boxes, output=output, offset=offset))
         values += fresh
         sinks += [array.view(np.uint8).data for array in fresh] if layout.codecs.as_bytes else fresh
         answers.append(answer)

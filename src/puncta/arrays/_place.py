@@ -12,14 +12,13 @@ from puncta.arrays._layout import Integers, strides_of
 from puncta.arrays._outputs import Outputs
 from puncta.arrays._plan import Table
 
-ABSENT = -1
-"""What stands for the offset of a chunk that is not stored."""
-
-
-# Runs of fewer values than this, on average, are copied by index where a chunk holds so many of them: a slice costs as
-# much as some forty indices, and all indices of a chunk as some four slices.
+# Runs of fewer values than this, on average, are copied by index where a chunk holds so many of them. Measured, a slice
+# costs as much as some forty indices, and to copy by index at all as much as some four slices; these leave a margin.
 _SHORT = 32
 _MANY = 6
+
+ABSENT = -1
+"""What stands for the offset of a chunk that is not stored."""
 
 
 class Runs:

@@ -4,7 +4,7 @@ Pure: opens nothing. Every chunk stands in the plan once, however many ranges an
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -122,6 +122,9 @@ class Asked:
     layout: Layout
     """Of the array."""
 
+    source: Hashable
+    """Equal for two requests of the same stored array."""
+
     boxes: Boxes
     """What is asked."""
 
@@ -139,7 +142,7 @@ def plan_batch(asked: Sequence[Asked]) -> Plan:
         UnsupportedError: If the arrays have more chunks together than a 64-bit number counts.
 
     """
-    layouts, number, first_request = _distinct([request.layout for request in asked])
+    layouts, number, first_request = _distinct(asked)
     firsts = _first_units(layouts)
     cuts = [_cut(group, firsts, number) for group in _groups(asked)]
     units = np.unique(np.concatenate([pieces.unit for _, pieces in cuts] or [np.zeros(0, np.int64)]))
@@ -153,14 +156,14 @@ def plan_batch(asked: Sequence[Asked]) -> Plan:
 type _Group = list[tuple[int, Asked]]
 
 
-def _distinct(layouts: Sequence[Layout]) -> tuple[list[Layout], list[int], list[int]]:
+def _distinct(asked: Sequence[Asked]) -> tuple[list[Layout], list[int], list[int]]:
     """Return the different arrays, which of them each request asks, and a request for each of them."""
     first: dict[object, int] = {}
-    for position, layout in enumerate(layouts):
-        first.setdefault(layout.token, position)
-    numbers = {token: number for number, token in enumerate(first)}
-    number = [numbers[layout.token] for layout in layouts]
-    return [layouts[position] for position in first.values()], number, list(first.values())
+    for position, request in enumerate(asked):
+        first.setdefault(request.source, position)
+    numbers = {source: number for number, source in enumerate(first)}
+    number = [numbers[request.source] for request in asked]
+    return [asked[position].layout for position in first.values()], number, list(first.values())
 
 
 def _first_units(layouts: Sequence[Layout]) -> Integers:

@@ -8,13 +8,15 @@ from itertools import pairwise
 from puncta.arrays._finish import finish
 from puncta.arrays._layout import Integers, Shards
 from puncta.arrays._merge import REMOTE, merge
+from puncta.arrays._outputs import Outputs
+from puncta.arrays._plan import Part, Plan
 from puncta.arrays._shard_index import INDEXES, read_index
 from puncta.arrays._share import Found, Share, Wanted
 from puncta.arrays._threads import Workers
 from puncta.errors import StoreError
 from puncta.store import Answer, RemoteFiles
 
-# With reads of at most 4 MiB this bounds what is in memory above the answers.
+# Each holds a read of about 4 MiB, or one chunk where that is longer: this bounds what is in memory above the answers.
 _REQUESTS_AT_ONCE = 16
 
 # Where the length of a file is not said, no chunk can be found to lie behind its end before it is asked for.
@@ -24,8 +26,14 @@ type _Check = Callable[[Answer | None], None]
 """Raises where an answer is not of the file that was expected; no answer: there is no file."""
 
 
-async def read_remote(shares: Sequence[tuple[RemoteFiles, Share]], workers: Workers) -> None:
-    """Read the chunks of shares that are one file each, and put their values in their places.
+async def read_remote(files: Sequence[RemoteFiles], plan: Plan, outputs: Outputs, *, workers: Workers) -> None:
+    """Read the chunks of a plan, and put their values in their places.
+
+    Args:
+        files: Where the files of each of the plan's arrays are.
+        plan: What is read, and where it goes.
+        outputs: What is written to.
+        workers: What has chunks decoded.
 
     Raises:
         StoreError: If a file cannot be read, is damaged, or changes meanwhile.
@@ -34,10 +42,23 @@ async def read_remote(shares: Sequence[tuple[RemoteFiles, Share]], workers: Work
     gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
     try:
         async with asyncio.TaskGroup() as group:
-            for files, share in shares:
-                group.create_task(_RemoteFile(files, share, workers, gate).read())
+            for parts in plan.shares(0):
+                read = _read_file(files[parts[0].layout], (plan, parts, outputs), workers=workers, gate=gate)
+                group.create_task(read)
     except BaseExceptionGroup as errors:
-        raise _first_of(errors) from None
+        first = _first_of(errors)
+    else:
+        return
+    raise first
+
+
+async def _read_file(
+    files: RemoteFiles, chunks: tuple[Plan, list[Part], Outputs], *, workers: Workers, gate: asyncio.Semaphore
+) -> None:
+    # Where many pieces are wanted, to sort them takes a while in which the event loop had better go on.
+    async with gate:
+        share = await workers.call(partial(Share, *chunks))
+    await _RemoteFile(files, share, workers, gate).read()
 
 
 class _RemoteFile:
@@ -71,7 +92,7 @@ class _RemoteFile:
             await self._finish(wanted, answer.data, 0)
 
     async def _read_shard(self, shards: Shards) -> None:
-        cached = (self._layout.token, self._key)
+        cached = (self._layout.token, (self._files.identity, self._key))
         found = INDEXES.find(cached) or await self._index(shards, cached)
         if found is None:
             self._share.locate([None])
@@ -86,7 +107,7 @@ class _RemoteFile:
         await self._read(self._share.locate([Found(size=_UNKNOWN_SIZE, index=index)]), require_same)
 
     async def _read_pieces(self) -> None:
-        """Read pieces of a chunk that is a file of its own, whose length is known from the first answer."""
+        """Read pieces of a chunk that is a file of its own, whose length the layout gives and answers confirm."""
         size = self._layout.codecs.size
         versions: set[Hashable] = set()
 

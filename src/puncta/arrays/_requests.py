@@ -1,6 +1,7 @@
 """What is asked of arrays: ranges of their values and boxes of their axes, checked. Pure: opens nothing."""
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,8 +12,22 @@ from puncta.arrays._layout import Integers, Layout
 from puncta.errors import RangeError
 
 
+class HasIdentity(Protocol):
+    """Where bytes are."""
+
+    @property
+    def identity(self) -> Hashable:
+        """Equal for two objects that read the same files in the same way."""
+        ...
+
+
 class HasLayout(Protocol):
     """An array that can be asked."""
+
+    @property
+    def files(self) -> HasIdentity:
+        """Where its bytes are."""
+        ...
 
     @property
     def layout(self) -> Layout:

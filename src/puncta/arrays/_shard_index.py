@@ -83,7 +83,7 @@ class IndexCache:
             return found
 
     def keep(self, key: Hashable, version: Hashable, index: Integers) -> None:
-        """Keep an index in place of an older one, and drop those that were not used for longest above the bound."""
+        """Keep an index in place of an older one, and drop the least used above the bound, but itself."""
         with self._lock:
             self._remove(key)
             self._indexes[key] = version, index
@@ -102,7 +102,7 @@ class IndexCache:
 
 
 INDEXES = IndexCache()
-"""Of this process: 64 MiB, the indexes of a quarter of a million million values in chunks of 4,096."""
+"""Of this process: 64 MiB, the indexes of 17 thousand million values in chunks of 4,096."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=INDEXES.clear)

@@ -15,6 +15,7 @@ from puncta.arrays._place import ABSENT, Blocks, Runs
 from puncta.arrays._plan import Part, Plan, Table
 from puncta.errors import StoreError
 
+# Offsets below 16 TiB, and half a million files a share, together fill the bits of a 64-bit integer.
 _FILE_BITS = 44
 
 type Item = int | memoryview | tuple[Blocks, int]

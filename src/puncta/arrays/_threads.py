@@ -5,7 +5,10 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Protocol
+
+from puncta.errors import QueryError
 
 _MOST = 16
 
@@ -16,14 +19,14 @@ def thread_limit() -> int:
     """Return how many threads decode at once: `PUNCTA_THREADS`, or the processors of this process, 16 at the most.
 
     Raises:
-        ValueError: If `PUNCTA_THREADS` is no number from 1 on.
+        QueryError: If `PUNCTA_THREADS` is no number from 1 on.
 
     """
     wish = os.environ.get("PUNCTA_THREADS")
     if wish is None:
         return min(_processors(), _MOST)
     if not wish.isdecimal() or int(wish) < 1:
-        raise ValueError(f"PUNCTA_THREADS is {wish!r}; give the number of threads that decode at once, 1 or more")
+        raise QueryError(f"PUNCTA_THREADS is {wish!r}; give the number of threads that decode at once, 1 or more")
     return int(wish)
 
 
@@ -127,15 +130,20 @@ async def _until_done(futures: list[Future[Any]], stop: Callable[[], object]) ->
         await asyncio.wait(waiting)
     except asyncio.CancelledError:
         stop()
-        await asyncio.wait(waiting)
+        # Whoever cancels a second time waits no less: these threads write to memory that the caller may let go of.
+        while any(not one.done() for one in waiting):
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait(waiting)
         raise
 
 
 def _threads() -> ThreadPoolExecutor:
     global _pool  # noqa: PLW0603 (one pool for the process is the point)
-    if _pool is None:
-        _pool = ThreadPoolExecutor(thread_limit(), thread_name_prefix="puncta")
-    return _pool
+    # Two first callers may each make one; the loser's has no thread yet, and goes.
+    pool = _pool
+    if pool is None:
+        pool = _pool = ThreadPoolExecutor(thread_limit(), thread_name_prefix="puncta")
+    return pool
 
 
 def _forget_threads() -> None:

@@ -4,9 +4,10 @@ Everything above asks for named files by byte range and never by path, so that a
 and an object store are read by the same code.
 """
 
+import os
 import threading
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 
@@ -20,16 +21,28 @@ class Reads:
     bytes: int = 0
     """Bytes that came back."""
 
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
-
     def add(self, *, requests: int, nbytes: int) -> None:
         """Count some more."""
-        with self._lock:
+        with _counting.lock:
             self.requests += requests
             self.bytes += nbytes
 
-    def __reduce__(self) -> tuple[type["Reads"], tuple[int, int]]:
-        return Reads, (self.requests, self.bytes)
+
+class _Counting:
+    """One lock for all counters, which is held for no longer than two additions."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew, as a forked process must: its parent may have held the lock."""
+        self.lock = threading.Lock()
+
+
+_counting = _Counting()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_counting.renew)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

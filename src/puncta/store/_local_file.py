@@ -14,8 +14,8 @@ _MOST_AT_ONCE: Final = 1 << 30
 # Without O_NONBLOCK, opening a pipe would wait for somebody to write to it. It changes nothing for a regular file.
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
-# Linux alone can read without waiting for a disk; elsewhere the flag asks for what no system knows, and is refused.
-_NO_WAIT: Final = getattr(os, "RWF_NOWAIT", 1 << 30)
+# Linux alone can read without waiting for a disk.
+_NO_WAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
 
 
 class OpenFile:
@@ -78,6 +78,8 @@ class OpenFile:
         length = buffer.nbytes
         if offset < 0 or offset + length > self.size:
             raise self._ends_early(offset, length)
+        if _NO_WAIT is None:
+            return False
         try:
             done = os.preadv(self._descriptor, (buffer,), self._start + offset, _NO_WAIT)
         except OSError:
@@ -166,7 +168,11 @@ def open_file(path: str, reads: Reads) -> OpenFile | None:
         raise StoreError(f"could not open {path}: {error.strerror}; check its permissions and disk") from error
     except ValueError as error:  # a null byte, or half of a surrogate pair
         raise StoreError(f"{path!r} cannot be the name of a file: {error}") from error
-    found = os.fstat(descriptor)
+    try:
+        found = os.fstat(descriptor)
+    except OSError as error:
+        os.close(descriptor)
+        raise StoreError(f"could not look at {path}: {error.strerror}; check its disk") from error
     mode = found.st_mode
     if stat.S_ISREG(mode):
         size = found.st_size

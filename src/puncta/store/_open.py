@@ -65,7 +65,8 @@ def _open_local(path: str) -> Place:
         return Place(files=Directory(place), key="")
     folder = Directory(file.parent)
     if _is_zip(file):
-        return Place(files=LocalZip(folder, file.name), key=place.relative_to(file).as_posix().removeprefix("."))
+        key = "" if place == file else place.relative_to(file).as_posix()
+        return Place(files=LocalZip(folder, file.name), key=key)
     if file != place:
         raise MissingError(f"nothing at {place}: {file} is a file, so no path leads on from it")
     return Place(files=folder, key=file.name)

@@ -94,12 +94,15 @@ class Remote:
 
     """
 
-    __slots__ = ("_has_suffixes", "_options", "_store", "_url", "name", "reads")
+    __slots__ = ("_has_suffixes", "_options", "_store", "_url", "identity", "name", "reads")
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
         self._url = url
         self._options = dict(options)
         self.name: Final[str] = _without_secrets(url)
+        # A digest, since it holds the query and the keys: with other keys, other files may be seen.
+        whole = repr((url, sorted(self._options.items(), key=repr)))
+        self.identity: Final[Hashable] = hashlib.sha256(whole.encode()).hexdigest()
         self.reads = Reads()
         self._store = _open_store(url, self._options, name=self.name)
         self._has_suffixes = not isinstance(self._store, AzureStore)
@@ -109,12 +112,6 @@ class Remote:
 
     def __repr__(self) -> str:
         return f"Remote({self.name!r})"
-
-    @property
-    def identity(self) -> Hashable:
-        """A digest of the URL with its query, and of the options: another key may be shown other files."""
-        whole = repr((self._url, sorted(self._options.items(), key=repr)))
-        return hashlib.sha256(whole.encode()).hexdigest()
 
     async def get(self, key: str) -> Answer | None:
         """Return a whole file; None where there is none.

@@ -55,10 +55,9 @@ class FilesStore(Store):
         self._begin = f"{prefix}/" if prefix else ""
 
     def __eq__(self, value: object) -> bool:
-        return (
-            isinstance(value, FilesStore)
-            and type(value.files) is type(self.files)
-            and (value.files.name, value.prefix) == (self.files.name, self.prefix)
+        return isinstance(value, FilesStore) and (value.files.identity, value.prefix) == (
+            self.files.identity,
+            self.prefix,
         )
 
     __hash__ = None  # type: ignore[assignment]  # as zarr's own stores

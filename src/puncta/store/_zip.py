@@ -147,7 +147,8 @@ class RemoteZip:
     def __init__(self, files: RemoteFiles, key: str) -> None:
         self._files = files
         self._key = key
-        # set whole, in one step, and never changed after: needs no lock, and so no event loop
+        # set whole, in one step: needs no lock, and so no event loop; only offsets of members are filled in later, with
+        # the same numbers by whoever comes first
         self._loaded: _Loaded | None = None
         self.name: Final[str] = f"{files.name.rstrip('/')}/{key}" if key else files.name
 
