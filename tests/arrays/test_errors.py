@@ -241,6 +241,12 @@ def test_opening_a_group_says_that_it_is_none(tmp_path: Path) -> None:
         BatchArray.open(tmp_path / "study.zarr", "csr")
 
 
+def test_a_document_without_content_is_no_group(tmp_path: Path) -> None:
+    (tmp_path / "zarr.json").write_text("{}")
+    with pytest.raises(MetadataError, match="zarr cannot make sense"):
+        BatchArray.open(tmp_path)
+
+
 def test_metadata_that_zarr_cannot_read_are_named(tmp_path: Path) -> None:
     zarr.create_array(tmp_path, name="x", shape=(10,), dtype="i4")
     document = tmp_path / "x/zarr.json"

@@ -103,6 +103,8 @@ def _open(files: LocalFiles | RemoteFiles, key: str) -> zarr.Array[Any]:
     except FileNotFoundError as error:
         raise MissingError(f"there is no array at {name}; check the path") from error
     except NodeTypeValidationError as error:
+        if "'group'" not in str(error):
+            raise MetadataError(f"zarr cannot make sense of the metadata of {name}: {error}") from error
         raise MissingError(f"{name} is a group and no array; give the path of one of its arrays") from error
     except (KeyError, TypeError, ValueError) as error:
         raise MetadataError(f"zarr cannot make sense of the metadata of {name}: {error}") from error

@@ -45,6 +45,7 @@ def read_local(files: Sequence[LocalFiles], plan: Plan, outputs: Outputs, parts:
             opened = [_opened(files[part.layout], key, stack) for part, key in zip(parts, keys, strict=True)]
             caches = [(files[part.layout].identity, key) for part, key in zip(parts, keys, strict=True)]
             wanted = share.locate([_look(*one) for one in zip(opened, share.layouts, caches, strict=True)])
+            share.fill(wanted.absent)
             reads, items, data = _assign(wanted, opened)
             late = [(file, buffer, offset) for file, buffer, offset in reads if not file.read_at_hand(buffer, offset)]
         # What must be fetched from a disk is fetched outside of the turn, and announced: disks do many things at once.

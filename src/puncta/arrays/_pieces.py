@@ -11,7 +11,6 @@ from typing import Protocol
 import numpy as np
 
 from puncta.arrays._layout import Integers, Layout, strides_of
-from puncta.arrays._requests import Boxes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +117,9 @@ class IrregularGrid:
         return unit
 
 
-def regular_grids(layouts: Sequence[Layout], *, folded: Sequence[bool], first: Sequence[int]) -> RegularGrids:
+def regular_grids(layouts: Sequence[Layout], *, folded: bool, first: Sequence[int]) -> RegularGrids:
     """Return the grids of arrays that have the same number of axes once the axes that may be are folded."""
-    rows = [layout.folded_grid if fold else layout.whole_grid for layout, fold in zip(layouts, folded, strict=True)]
+    rows = [layout.folded_grid if folded else layout.whole_grid for layout in layouts]
     chunk, count, file_stride, chunk_stride = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     return RegularGrids(
         chunk=chunk,
@@ -131,30 +130,30 @@ def regular_grids(layouts: Sequence[Layout], *, folded: Sequence[bool], first: S
     )
 
 
-def cut(boxes: Boxes, grid: Grid, owner: Integers) -> Pieces:
+def cut(low: Integers, high: Integers, grid: Grid, *, owner: Integers) -> Pieces:
     """Cut boxes along the borders of chunks.
 
     Args:
-        boxes: Boxes of any number of arrays, shape (n, d).
+        low: First corners of boxes of any number of arrays, shape (n, d).
+        high: Last corners, exclusive, shape (n, d).
         grid: The grids of these arrays.
         owner: Which of the grids each box belongs to, shape (n,).
 
     """
-    first = grid.chunk_of(boxes.low, owner)
-    counts = np.where(boxes.high > boxes.low, grid.chunk_of(boxes.high - 1, owner) - first + 1, 0)
+    first = grid.chunk_of(low, owner)
+    counts = np.where(high > low, grid.chunk_of(high - 1, owner) - first + 1, 0)
     pieces = counts.prod(axis=1)
     box = np.repeat(np.arange(pieces.size), pieces)
     owner = owner[box]
     chunk = first[box] + _places(pieces, counts[box])
     start, end = grid.borders(chunk, owner)
-    low = boxes.low[box]
-    begin = np.maximum(low, start)
+    begin = np.maximum(low[box], start)
     return Pieces(
         box=box,
         unit=grid.unit_of(chunk, owner),
         source=begin - start,
-        target=begin - low,
-        size=np.minimum(boxes.high[box], end) - begin,
+        target=begin - low[box],
+        size=np.minimum(high[box], end) - begin,
     )
 
 

@@ -5,7 +5,7 @@ Pure: opens nothing. Every chunk stands in the plan once, however many ranges an
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -186,12 +186,9 @@ def _groups(asked: Sequence[Asked]) -> list[_Group]:
 
 def _cut(group: _Group, firsts: Integers, number: Sequence[int]) -> tuple[_Group, Pieces]:
     owner = np.repeat(np.arange(len(group)), [len(request.boxes.low) for _, request in group])
-    boxes = replace(
-        group[0][1].boxes,
-        low=np.concatenate([request.boxes.low for _, request in group]),
-        high=np.concatenate([request.boxes.high for _, request in group]),
-    )
-    return group, cut(boxes, _grid(group, firsts, number), owner)
+    low = np.concatenate([request.boxes.low for _, request in group])
+    high = np.concatenate([request.boxes.high for _, request in group])
+    return group, cut(low, high, _grid(group, firsts, number), owner=owner)
 
 
 def _grid(group: _Group, firsts: Integers, number: Sequence[int]) -> Grid:
@@ -200,7 +197,7 @@ def _grid(group: _Group, firsts: Integers, number: Sequence[int]) -> Grid:
         return IrregularGrid(edges=request.layout.edges, first=int(firsts[number[position]]))
     return regular_grids(
         [request.layout for _, request in group],
-        folded=[request.boxes.folded for _, request in group],
+        folded=request.boxes.folded,
         first=[int(firsts[number[position]]) for position, _ in group],
     )
 

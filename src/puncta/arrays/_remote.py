@@ -86,7 +86,7 @@ class _RemoteFile:
         async with self._gate:
             answer = await self._files.get(self._key)
             if answer is None:
-                self._share.locate([None])
+                self._fill_all()
                 return
             wanted = self._share.locate([Found(size=len(answer.data), index=None)])
             await self._finish(wanted, answer.data, 0)
@@ -95,7 +95,7 @@ class _RemoteFile:
         cached = (self._layout.token, (self._files.identity, self._key))
         found = INDEXES.find(cached) or await self._index(shards, cached)
         if found is None:
-            self._share.locate([None])
+            self._fill_all()
             return
         version, index = found
 
@@ -123,10 +123,15 @@ class _RemoteFile:
 
         await self._read(self._share.locate([Found(size=size, index=None)]), require_same)
         if ("absent",) in versions:
-            self._share.locate([None])
+            self._fill_all()
+
+    def _fill_all(self) -> None:
+        """Write the fill value for all chunks: the file is not there."""
+        self._share.fill(self._share.locate([None]).absent)
 
     async def _read(self, wanted: Wanted, check: _Check) -> None:
         """Read byte ranges, merged; every answer is checked before anything is taken from it."""
+        self._share.fill(wanted.absent)
         bounds = merge(wanted.starts, wanted.ends, REMOTE).tolist()
         async with asyncio.TaskGroup() as group:
             for low, high in pairwise(bounds):

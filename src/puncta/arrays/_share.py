@@ -4,7 +4,7 @@ Pure: opens nothing. Local and remote files differ in how bytes come, and in not
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,9 +39,13 @@ class Wanted:
     items: list[Item]
     """What each is for."""
 
+    absent: list[int]
+    """Chunks that are not stored, whose values are the fill value."""
+
     def only(self, low: int, high: int) -> "Wanted":
-        """Return some of the ranges."""
-        return Wanted(starts=self.starts[low:high], ends=self.ends[low:high], items=self.items[low:high])
+        """Return some of the ranges, and no absent chunk."""
+        some = slice(low, high)
+        return Wanted(starts=self.starts[some], ends=self.ends[some], items=self.items[some], absent=[])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +105,7 @@ class Share:
         return self.layouts[self.part_of[chunk]]
 
     def locate(self, found: Sequence[Found | None]) -> Wanted:
-        """Return the bytes to read, and write the fill value for chunks that are not stored.
+        """Return the bytes to read, and the chunks that are not stored.
 
         Args:
             found: Each file of the share; None where it is not there.
@@ -122,15 +126,21 @@ class Share:
                 entries = file.index[self._chunks[own]]
                 offsets[own], sizes[own] = entries[:, 0], entries[:, 1]
         stored = offsets != ABSENT
-        for chunk in np.flatnonzero(~stored).tolist():
-            self._fill(chunk)
         addresses = np.where(stored, (self._part << _FILE_BITS) + offsets, ABSENT)
         plain = np.array([layout.codecs.is_plain for layout in self.layouts])[self._part]
         whole = self._locate_chunks(np.flatnonzero(stored & ~plain), addresses, sizes)
+        whole = replace(whole, absent=np.flatnonzero(~stored).tolist())
         if not plain.any():
             return whole
         self._require_whole(np.flatnonzero(stored & plain), sizes)
         return self._with_pieces(whole, np.where(plain, addresses, ABSENT))
+
+    def fill(self, chunks: Sequence[int]) -> None:
+        """Write the fill value for chunks that are not stored."""
+        for chunk in chunks:
+            value = self.layout_of(chunk).fill
+            for pieces in self._pieces:
+                pieces.fill(chunk, value)
 
     def place(self, decoded: Sequence[tuple[Item, Any]]) -> None:
         """Put values in their places.
@@ -178,7 +188,7 @@ class Share:
         starts = addresses[chunks]
         order = np.argsort(starts, kind="stable")
         chunks, starts = chunks[order], starts[order]
-        return Wanted(starts=starts, ends=starts + sizes[chunks], items=[*chunks.tolist()])
+        return Wanted(starts=starts, ends=starts + sizes[chunks], items=[*chunks.tolist()], absent=[])
 
     def _with_pieces(self, whole: Wanted, addresses: Integers) -> Wanted:
         """Add the pieces of chunks that are stored as their values are, of which no more need be read."""
@@ -191,6 +201,7 @@ class Share:
             starts=starts[order],
             ends=np.concatenate([ends for _, ends, _ in found])[order],
             items=[items[place] for place in order.tolist()],
+            absent=whole.absent,
         )
 
     def _require_whole(self, chunks: Integers, sizes: Integers) -> None:
@@ -211,11 +222,6 @@ class Share:
                 f"{self.keys()[part]} of {layout.name} is not there, and the array was opened with "
                 "read_missing_chunks=False; restore the file, or open the array without that"
             )
-
-    def _fill(self, chunk: int) -> None:
-        fill = self.layout_of(chunk).fill
-        for pieces in self._pieces:
-            pieces.fill(chunk, fill)
 
     def _shapes(self, table: Table) -> list[tuple[int, ...]]:
         """Return the shape of each chunk along the axes of a table's pieces."""
