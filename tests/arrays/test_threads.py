@@ -107,10 +107,10 @@ def run_in_child(function: Callable[[], None]) -> int:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_process_forked_in_the_middle_of_a_turn_does_not_wait_for_it() -> None:
     def take_turn() -> None:
-        with TURN:
+        with TURN.lock:
             pass
 
-    with TURN:
+    with TURN.lock:
         assert run_in_child(take_turn) == 0
 
 

@@ -76,12 +76,21 @@ def require_blosc_size(data: Bytes) -> None:
 
 def gunzip(data: Bytes, size: int) -> Bytes:
     """Return the first member of gzip data."""
-    return zlib.decompress(data, wbits=31, bufsize=max(size, 1))
+    return _inflated(data, size, wbits=31)
 
 
 def unzlib(data: Bytes, size: int) -> Bytes:
     """Return what zlib data holds."""
-    return zlib.decompress(data, bufsize=max(size, 1))
+    return _inflated(data, size, wbits=zlib.MAX_WBITS)
+
+
+def _inflated(data: Bytes, size: int, *, wbits: int) -> bytes:
+    # With a limit, since a few bytes may claim to be gigabytes.
+    stream = zlib.decompressobj(wbits)
+    values = stream.decompress(data, size + 1)
+    if not stream.eof or stream.unused_data:
+        raise ValueError("more or less than one stream of the chunk's size")
+    return values
 
 
 def uncrc32c(data: Bytes, size: int) -> Bytes:

@@ -31,7 +31,7 @@ def finish(share: Share, items: Sequence[Item], data: Sequence[memoryview]) -> N
     small = [(item, view) for item, view in ranges if isinstance(item, int) and are_together[share.part_of[item]]]
     values = _decode_together(share, small) if len(small) > 1 else None
     if values is not None:
-        with TURN:
+        with TURN.lock:
             share.place([(chunk, memoryview(value)) for (chunk, _), value in zip(small, values, strict=True)])
         if len(small) == len(ranges):
             return

@@ -13,7 +13,7 @@ from puncta.arrays._outputs import Outputs
 from puncta.arrays._plan import Part, Plan
 from puncta.arrays._shard_index import INDEXES, read_index
 from puncta.arrays._share import Found, Item, Share, Wanted, split_addresses
-from puncta.arrays._turn import TURN
+from puncta.arrays._turn import OPENINGS, TURN
 from puncta.store import LocalFile, LocalFiles
 
 # A buffer up to this size is kept for the next share of its thread: fresh memory costs more than reading into it.
@@ -38,8 +38,8 @@ def read_local(files: Sequence[LocalFiles], plan: Plan, outputs: Outputs, parts:
         StoreError: If a file cannot be read, or is damaged.
 
     """
-    with ExitStack() as stack:
-        with TURN:
+    with OPENINGS.slots, ExitStack() as stack:
+        with TURN.lock:
             share = Share(plan, parts, outputs)
             keys = share.keys()
             opened = [_opened(files[part.layout], key, stack) for part, key in zip(parts, keys, strict=True)]
@@ -48,12 +48,12 @@ def read_local(files: Sequence[LocalFiles], plan: Plan, outputs: Outputs, parts:
             share.fill(wanted.absent)
             reads, items, data = _assign(wanted, opened)
             late = [(file, buffer, offset) for file, buffer, offset in reads if not file.read_at_hand(buffer, offset)]
-        # What must be fetched from a disk is fetched outside of the turn, and announced: disks do many things at once.
+        # Chunks that a disk must fetch are fetched outside of the turn, and announced: disks do many things at once.
         for file, buffer, offset in late:
             file.announce(offset, buffer.nbytes)
         for file, buffer, offset in late:
             file.read_into(buffer, offset)
-        finish(share, items, data)
+    finish(share, items, data)
 
 
 def _opened(files: LocalFiles, key: str, stack: ExitStack) -> LocalFile | None:
@@ -70,30 +70,31 @@ def _look(file: LocalFile | None, layout: Layout, place: tuple[Hashable, str]) -
 
 def _assign(wanted: Wanted, files: Sequence[LocalFile | None]) -> tuple[list[_Read], list[Item], list[memoryview]]:
     """Return what to read into which memory, then the ranges that are not yet in their place, and their bytes."""
+    straight = [at for at, item in enumerate(wanted.items) if isinstance(item, memoryview)]
+    if not straight:
+        reads, data = _merged(wanted, files)
+        return reads, wanted.items, data
+    # What needs no decoding is read straight into its place, each range by itself: merged, it would need other memory.
+    rest = sorted(set(range(len(wanted.items))) - set(straight))
+    reads, data = _merged(wanted.among(rest), files)
+    views = [item for item in wanted.items if isinstance(item, memoryview)]
+    return reads + _reads(wanted.starts[straight], views, files), [wanted.items[at] for at in rest], data
+
+
+def _merged(wanted: Wanted, files: Sequence[LocalFile | None]) -> tuple[list[_Read], list[memoryview]]:
+    """Return reads of neighbouring ranges into one buffer, and the part of it that each range has."""
     bounds = merge(wanted.starts, wanted.ends, LOCAL)
-    begins, ends = wanted.starts[bounds[:-1]], np.maximum.accumulate(wanted.ends)[bounds[1:] - 1]
-    read = np.repeat(np.arange(begins.size), np.diff(bounds))
-    straight = _straight(wanted.items, read, np.diff(bounds))
-    sizes = ends - begins
-    sizes[list(straight)] = 0
+    begins, reach = wanted.starts[bounds[:-1]], np.maximum.accumulate(wanted.ends)
+    sizes = reach[bounds[1:] - 1] - begins
     used = np.cumsum(sizes) - sizes
     buffer = _buffer(int(sizes.sum()))
-    views = _slices(buffer, used, sizes)
-    for number, view in straight.items():
-        views[number] = view
-    file, offset = split_addresses(begins)
-    reads = list(zip((_present(files[number]) for number in file.tolist()), views, offset.tolist(), strict=True))
-    places, lengths = wanted.starts + (used - begins)[read], wanted.ends - wanted.starts
-    if not straight:
-        return reads, wanted.items, _slices(buffer, places, lengths)
-    kept = [at for at, number in enumerate(read.tolist()) if number not in straight]
-    return reads, [wanted.items[at] for at in kept], _slices(buffer, places[kept], lengths[kept])
+    places = wanted.starts + np.repeat(used - begins, np.diff(bounds))
+    return _reads(begins, _slices(buffer, used, sizes), files), _slices(buffer, places, wanted.ends - wanted.starts)
 
 
-def _straight(items: list[Item], read: Integers, ranges: Integers) -> dict[int, memoryview]:
-    """Return the reads of one range whose bytes need not be decoded, and where these belong."""
-    found = {int(read[at]): item for at, item in enumerate(items) if isinstance(item, memoryview)}
-    return {number: item for number, item in found.items() if ranges[number] == 1}
+def _reads(starts: Integers, views: list[memoryview], files: Sequence[LocalFile | None]) -> list[_Read]:
+    file, offset = split_addresses(starts)
+    return list(zip((_present(files[number]) for number in file.tolist()), views, offset.tolist(), strict=True))
 
 
 def _slices(buffer: memoryview, starts: Integers, sizes: Integers) -> list[memoryview]:

@@ -6,10 +6,12 @@ Pure: opens nothing. Every chunk stands in the plan once, however many ranges an
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from puncta.arrays._layout import Integers, Layout
+from puncta.arrays._layout import Integers, Layout, strides_of
 from puncta.arrays._pieces import Grid, IrregularGrid, Pieces, cut, regular_grids
 from puncta.arrays._requests import Boxes, BoxRequest, RangeRequest
 from puncta.errors import UnsupportedError
@@ -21,6 +23,9 @@ type Request = RangeRequest | BoxRequest
 _WEIGHT_OF_OBJECTS = 64 << 10
 _WEIGHT_OF_RUN = 1 << 10
 _WEIGHT_OF_FILE = 32 << 10
+
+# No chunk weighs more than a share can, and sums of weights stay numbers of 64 bits.
+_MOST = 1 << 30
 
 LARGE = 64 << 10
 """Chunks above so many bytes are decoded one by one, and copied while they are in the processor's cache."""
@@ -110,7 +115,7 @@ class Plan:
 def _weight(layout: Layout) -> int:
     if layout.codecs.is_plain and layout.fold == 0:
         return _WEIGHT_OF_RUN
-    size = layout.codecs.size or _WEIGHT_OF_OBJECTS
+    size = min(layout.codecs.size or _WEIGHT_OF_OBJECTS, _MOST)
     # Of large chunks the decoded bytes are never there all at once, only the compressed ones.
     return size if size <= LARGE else size // 4
 
@@ -144,12 +149,13 @@ def plan_batch(asked: Sequence[Asked]) -> Plan:
     """
     layouts, number, first_request = _distinct(asked)
     firsts = _first_units(layouts)
+    _require_countable(layouts)
     cuts = [_cut(group, firsts, number) for group in _groups(asked)]
     units = np.unique(np.concatenate([pieces.unit for _, pieces in cuts] or [np.zeros(0, np.int64)]))
     layout = np.searchsorted(firsts[1:], units, "right")
     in_file = np.array([math.prod(one.counts) for one in layouts], np.int64)[layout]
     file, place = np.divmod(units - firsts[layout], in_file)
-    tables = [_table(group, pieces, units) for group, pieces in cuts]
+    tables = [table for group, pieces in cuts for table in _tables(group, pieces, units)]
     return Plan(layouts=layouts, first_request=first_request, layout=layout, file=file, place=place, tables=tables)
 
 
@@ -172,6 +178,13 @@ def _first_units(layouts: Sequence[Layout]) -> Integers:
         most = layouts[counts.index(max(counts))]
         raise UnsupportedError(f"{most.name} has {max(counts)} chunks, more than can be numbered; read it with zarr")
     return np.concatenate([[0], np.cumsum(np.array(counts, np.int64))]).astype(np.int64)
+
+
+def _require_countable(layouts: Sequence[Layout]) -> None:
+    for layout in layouts:
+        most = max(math.prod(layout.chunks), math.prod(layout.shape))
+        if most > np.iinfo(np.int64).max:
+            raise UnsupportedError(f"{layout.name} has {most} values in a chunk or in all, too many; read it with zarr")
 
 
 def _groups(asked: Sequence[Asked]) -> list[_Group]:
@@ -202,21 +215,56 @@ def _grid(group: _Group, firsts: Integers, number: Sequence[int]) -> Grid:
     )
 
 
-def _table(group: _Group, pieces: Pieces, units: Integers) -> Table:
-    order = np.argsort(pieces.unit, kind="stable")
-    ordered = Pieces(
-        box=pieces.box[order],
-        unit=pieces.unit[order],
-        source=pieces.source[order],
-        target=pieces.target[order],
-        size=pieces.size[order],
-    )
+def _tables(group: _Group, pieces: Pieces, units: Integers) -> list[Table]:
+    """Return the pieces by chunk; those that are one run of values, in chunk and box alike, as pieces of one axis."""
     requests = [request for _, request in group]
-    return Table(
-        pieces=ordered,
-        folded=requests[0].boxes.folded,
-        bounds=np.append(np.searchsorted(ordered.unit, units), ordered.unit.size),
-        shape=np.concatenate([request.boxes.high - request.boxes.low for request in requests]),
-        output=np.concatenate([request.output for request in requests]),
-        offset=np.concatenate([request.offset for request in requests]),
+    shape = np.concatenate([request.boxes.high - request.boxes.low for request in requests])
+    output = np.concatenate([request.output for request in requests])
+    offset = np.concatenate([request.offset for request in requests])
+    folded = requests[0].boxes.folded
+    are_runs = (pieces.size[:, :-1] == 1).all(axis=1)
+    if pieces.size.shape[1] == 1 or requests[0].layout.edges is not None or not are_runs.any():
+        return [_table(pieces, units, folded=folded, shape=shape, output=output, offset=offset)]
+    chunks = np.array([_chunk_strides(request.layout, folded=folded) for request in requests], np.int64)
+    owner = np.repeat(np.arange(len(requests)), [len(request.boxes.low) for request in requests])
+    runs, blocks = _some(pieces, are_runs), _some(pieces, ~are_runs)
+    flat = Pieces(
+        box=runs.box,
+        unit=runs.unit,
+        source=(runs.source * chunks[owner[runs.box]]).sum(axis=1, keepdims=True),
+        target=(runs.target * _strides(shape)[runs.box]).sum(axis=1, keepdims=True),
+        size=runs.size[:, -1:],
     )
+    sizes = shape.prod(axis=1)[:, None]
+    tables = [_table(flat, units, folded=True, shape=sizes, output=output, offset=offset)]
+    if not are_runs.all():
+        tables.append(_table(blocks, units, folded=folded, shape=shape, output=output, offset=offset))
+    return tables
+
+
+def _table(
+    pieces: Pieces, units: Integers, *, folded: bool, shape: Integers, output: Integers, offset: Integers
+) -> Table:
+    ordered = _some(pieces, np.argsort(pieces.unit, kind="stable"))
+    bounds = np.append(np.searchsorted(ordered.unit, units), ordered.unit.size)
+    return Table(pieces=ordered, folded=folded, bounds=bounds, shape=shape, output=output, offset=offset)
+
+
+def _some(pieces: Pieces, which: NDArray[Any]) -> Pieces:
+    return Pieces(
+        box=pieces.box[which],
+        unit=pieces.unit[which],
+        source=pieces.source[which],
+        target=pieces.target[which],
+        size=pieces.size[which],
+    )
+
+
+def _chunk_strides(layout: Layout, *, folded: bool) -> list[int]:
+    return strides_of(layout.folded_shape(layout.chunks) if folded else layout.chunks)
+
+
+def _strides(shapes: Integers) -> Integers:
+    """Return by how much a number in C order grows along each axis of each box."""
+    behind = np.cumprod(shapes[:, :0:-1], axis=1)[:, ::-1]
+    return np.concatenate([behind, np.ones((len(shapes), 1), np.int64)], axis=1)

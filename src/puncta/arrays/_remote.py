@@ -93,7 +93,11 @@ class _RemoteFile:
 
     async def _read_shard(self, shards: Shards) -> None:
         cached = (self._layout.token, (self._files.identity, self._key))
-        found = INDEXES.find(cached) or await self._index(shards, cached)
+        kept = INDEXES.find(cached)
+        found = kept or await self._index(shards, cached)
+        if found is not None and kept is not None and not self._share.locate([_found(kept[1])]).items:
+            # Nothing would be asked for, so nobody would say that the file has changed: what was absent may be there.
+            found = await self._index(shards, cached)
         if found is None:
             self._fill_all()
             return
@@ -104,7 +108,7 @@ class _RemoteFile:
                 INDEXES.drop(cached)
                 raise StoreError(f"{self._name} changed while it was read; read it again")
 
-        await self._read(self._share.locate([Found(size=_UNKNOWN_SIZE, index=index)]), require_same)
+        await self._read(self._share.locate([_found(index)]), require_same)
 
     async def _read_pieces(self) -> None:
         """Read pieces of a chunk that is a file of its own, whose length the layout gives and answers confirm."""
@@ -162,6 +166,10 @@ class _RemoteFile:
         if answer.version is not None:
             INDEXES.keep(cached, answer.version, index)
         return answer.version, index
+
+
+def _found(index: Integers) -> Found:
+    return Found(size=_UNKNOWN_SIZE, index=index)
 
 
 def _first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from puncta.arrays._layout import Integers, Layout
-from puncta.errors import RangeError
+from puncta.errors import RangeError, UnsupportedError
 
 
 class HasIdentity(Protocol):
@@ -135,7 +135,12 @@ def _pair(first: ArrayLike, second: ArrayLike, *, names: tuple[str, str], ndim: 
 
 
 def _integers(values: ArrayLike, *, name: str, ndim: int) -> Integers:
-    array: NDArray[Any] = np.asarray(values)
+    try:
+        array: NDArray[Any] = np.asarray(values)
+    except ValueError as error:
+        raise RangeError(f"{name} are no array ({error}); give {ndim} axes of integers") from error
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise RangeError(f"{name} are masked at {int(np.ma.count_masked(values))} places; leave these out")
     if array.ndim != ndim:
         raise RangeError(f"{name} have shape {array.shape}; give {ndim} axes, not {array.ndim}")
     if array.size and array.dtype.kind not in "iu":
@@ -149,6 +154,8 @@ def _integers(values: ArrayLike, *, name: str, ndim: int) -> Integers:
 
 def _require_ranges(starts: Integers, ends: Integers, layout: Layout) -> None:
     size = math.prod(layout.shape)
+    if size > np.iinfo(np.int64).max:
+        raise UnsupportedError(f"{layout.name} has {size} values, too many to be numbered; read boxes of it with zarr")
     if not ((ends < starts) | (starts < 0) | (ends > size)).any():
         return
     _refuse(ends < starts, "are reversed", remedy="a range is [start, end) with start <= end", values=(starts, ends))

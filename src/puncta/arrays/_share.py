@@ -43,9 +43,14 @@ class Wanted:
     """Chunks that are not stored, whose values are the fill value."""
 
     def only(self, low: int, high: int) -> "Wanted":
-        """Return some of the ranges, and no absent chunk."""
+        """Return ranges that follow each other, and no absent chunk."""
         some = slice(low, high)
         return Wanted(starts=self.starts[some], ends=self.ends[some], items=self.items[some], absent=[])
+
+    def among(self, numbers: list[int]) -> "Wanted":
+        """Return some of the ranges, and no absent chunk."""
+        items = [self.items[number] for number in numbers]
+        return Wanted(starts=self.starts[numbers], ends=self.ends[numbers], items=items, absent=[])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,8 +51,11 @@ class BlockingWorkers:
     async def share[T](self, function: Callable[[T], None], items: Iterable[T]) -> None:
         """Call a function for every item, in this thread and in others."""
         work = _Work(function, items)
-        helpers = [_threads().submit(work.run) for _ in range(min(thread_limit(), len(work)) - 1)]
+        helpers: list[Future[None]] = []
         try:
+            # While the interpreter shuts down no thread can be had any more; this one does all of it then.
+            with suppress(RuntimeError):
+                helpers.extend(_threads().submit(work.run) for _ in range(min(thread_limit(), len(work)) - 1))
             work.run()
         finally:
             work.stop()

@@ -1,7 +1,11 @@
-"""Whose turn it is to run Python code for long: one thread's at a time, of all that read."""
+"""What a process has one of: the turn to run Python code for long, and a number of files to open at once."""
 
 import os
+import sys
 import threading
+
+MOST_FILES = 32
+"""Files that one share opens, at most."""
 
 
 class Turn:
@@ -17,16 +21,33 @@ class Turn:
 
     def renew(self) -> None:
         """Begin anew, as a forked process must: its parent may have held the lock."""
-        self._lock = threading.Lock()
+        # Taken by `with` itself and by no method of ours, inside of which an interrupt would leave it taken for ever.
+        self.lock = threading.Lock()
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
 
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
+class Openings:
+    """How many shares may have files open: a quarter of the files that the system allows this process, in all."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew, as a forked process must."""
+        self.slots = threading.BoundedSemaphore(max(_allowed_files() // 4 // MOST_FILES, 1))
+
+
+def _allowed_files() -> int:
+    if sys.platform == "win32":
+        return 512
+    import resource  # noqa: PLC0415 (not there on Windows)
+
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 1 << 16 if limit == resource.RLIM_INFINITY else limit
 
 
 TURN = Turn()
+OPENINGS = Openings()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=TURN.renew)
+    os.register_at_fork(after_in_child=OPENINGS.renew)

@@ -1,5 +1,6 @@
 """The files of a store that zarr has open: read by ourselves where we know how, and through zarr's store elsewhere."""
 
+import zipfile
 from collections.abc import Hashable, Iterator
 from pathlib import Path
 
@@ -81,5 +82,12 @@ def files_of_zarr(store: Store) -> tuple[LocalFiles | RemoteFiles, str]:
         return Directory(Path(store.root).absolute()), ""
     if type(store) is ZipStore and store.read_only and store.path is not None:
         path = Path(store.path).absolute()
-        return LocalZip(Directory(path.parent), path.name), ""
+        if not _is_compressed(path):
+            return LocalZip(Directory(path.parent), path.name), ""
     return ZarrFiles(store), ""
+
+
+def _is_compressed(archive: Path) -> bool:
+    """Return whether members are compressed, which zarr unpacks and we do not."""
+    with zipfile.ZipFile(archive) as opened:
+        return any(member.compress_type != zipfile.ZIP_STORED for member in opened.infolist())
