@@ -81,6 +81,15 @@ def test_neighbouring_chunks_are_one_read(study: Path) -> None:
     assert array.files.reads.requests == before + 1
 
 
+def test_a_wider_gap_makes_fewer_reads(study: Path) -> None:
+    array = BatchArray.open(study, "csr/indices")
+    array.read_ranges([0], [1])
+    before = array.files.reads.requests
+    answers: list[Any] = read_batch([(array, [0, 300, 900], [10, 310, 910])], gap=100_000)
+    np.testing.assert_array_equal(answers[0][0], np.concatenate([VALUES[:10], VALUES[300:310], VALUES[900:910]]))
+    assert array.files.reads.requests == before + 1
+
+
 def test_of_uncompressed_chunks_only_the_wanted_bytes_are_read(tmp_path: Path) -> None:
     array = BatchArray.open(make(tmp_path, compressors=None), "csr/indices")
     array.read_ranges([0], [1])
@@ -209,6 +218,14 @@ def test_requests_and_bytes_are_counted_as_the_server_counts_them(http_server: F
     assert reads.requests == len(http_server.requests)
     assert reads.bytes == sum(request.nbytes for request in found)
     assert {request.method for request in http_server.requests} == {"GET"}
+
+
+def test_no_gap_makes_a_request_for_each_remote_chunk(http_server: FileServer, study: Path) -> None:
+    array = BatchArray.open(http_server.serve(study), "csr/indices")
+    array.read_ranges([0], [1])
+    http_server.requests.clear()
+    read_batch([(array, [0, 300, 900], [10, 310, 910])], gap=0)
+    assert len(http_server.requests) == 3
 
 
 def test_the_index_of_a_remote_shard_is_read_once(http_server: FileServer, study: Path) -> None:

@@ -37,7 +37,7 @@ def test_a_chunk_that_was_added_to_a_shard_on_a_server_is_read(running_http_serv
 
 def test_after_interrupts_the_next_read_does_not_wait_for_ever(tmp_path: Path) -> None:
     script = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
-    done = subprocess.run(script, check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(script, check=False, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.strip()) == (0, "9999"), done.stderr
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from puncta.arrays._finish import finish
 from puncta.arrays._layout import Integers, Layout, Shards
-from puncta.arrays._merge import LOCAL, merge
+from puncta.arrays._merge import LOCAL, Merging, merge, with_gap
 from puncta.arrays._outputs import Outputs
 from puncta.arrays._plan import Part, Plan
 from puncta.arrays._shard_index import INDEXES, read_index
@@ -25,7 +25,9 @@ type _Read = tuple[LocalFile, memoryview, int]
 """A file, where its bytes go, and the first of them."""
 
 
-def read_local(files: Sequence[LocalFiles], plan: Plan, outputs: Outputs, parts: list[Part]) -> None:
+def read_local(
+    files: Sequence[LocalFiles], plan: Plan, outputs: Outputs, parts: list[Part], *, gap: int | None = None
+) -> None:
     """Read some chunks of some files and put their values in their places.
 
     Args:
@@ -33,12 +35,13 @@ def read_local(files: Sequence[LocalFiles], plan: Plan, outputs: Outputs, parts:
         plan: What is read, and where it goes.
         outputs: What is written to.
         parts: The chunks.
+        gap: Bytes between two ranges that are read with them; None: none.
 
     Raises:
         StoreError: If a file cannot be read, or is damaged.
 
     """
-    with OPENINGS.slots, ExitStack() as stack:
+    with OPENINGS.slot(), ExitStack() as stack:
         with TURN.lock:
             share = Share(plan, parts, outputs)
             keys = share.keys()
@@ -46,7 +49,7 @@ def read_local(files: Sequence[LocalFiles], plan: Plan, outputs: Outputs, parts:
             caches = [(files[part.layout].identity, key) for part, key in zip(parts, keys, strict=True)]
             wanted = share.locate([_look(*one) for one in zip(opened, share.layouts, caches, strict=True)])
             share.fill(wanted.absent)
-            reads, items, data = _assign(wanted, opened)
+            reads, items, data = _assign(wanted, opened, with_gap(LOCAL, gap))
             late = [(file, buffer, offset) for file, buffer, offset in reads if not file.read_at_hand(buffer, offset)]
         # Chunks that a disk must fetch are fetched outside of the turn, and announced: disks do many things at once.
         for file, buffer, offset in late:
@@ -68,22 +71,26 @@ def _look(file: LocalFile | None, layout: Layout, place: tuple[Hashable, str]) -
     return Found(size=file.size, index=index)
 
 
-def _assign(wanted: Wanted, files: Sequence[LocalFile | None]) -> tuple[list[_Read], list[Item], list[memoryview]]:
+def _assign(
+    wanted: Wanted, files: Sequence[LocalFile | None], merging: Merging
+) -> tuple[list[_Read], list[Item], list[memoryview]]:
     """Return what to read into which memory, then the ranges that are not yet in their place, and their bytes."""
     straight = [at for at, item in enumerate(wanted.items) if isinstance(item, memoryview)]
     if not straight:
-        reads, data = _merged(wanted, files)
+        reads, data = _merged(wanted, files, merging)
         return reads, wanted.items, data
     # What needs no decoding is read straight into its place, each range by itself: merged, it would need other memory.
     rest = sorted(set(range(len(wanted.items))) - set(straight))
-    reads, data = _merged(wanted.among(rest), files)
+    reads, data = _merged(wanted.among(rest), files, merging)
     views = [item for item in wanted.items if isinstance(item, memoryview)]
     return reads + _reads(wanted.starts[straight], views, files), [wanted.items[at] for at in rest], data
 
 
-def _merged(wanted: Wanted, files: Sequence[LocalFile | None]) -> tuple[list[_Read], list[memoryview]]:
-    """Return reads of neighbouring ranges into one buffer, and the part of it that each range has."""
-    bounds = merge(wanted.starts, wanted.ends, LOCAL)
+def _merged(
+    wanted: Wanted, files: Sequence[LocalFile | None], merging: Merging
+) -> tuple[list[_Read], list[memoryview]]:
+    """Return reads of near ranges into one buffer, and the part of it that each range has."""
+    bounds = merge(wanted.starts, wanted.ends, merging)
     begins, reach = wanted.starts[bounds[:-1]], np.maximum.accumulate(wanted.ends)
     sizes = reach[bounds[1:] - 1] - begins
     used = np.cumsum(sizes) - sizes

@@ -1,6 +1,7 @@
 """Byte ranges that lie near each other become one read. Pure: opens nothing."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,6 +30,11 @@ LOCAL = Merging(gap=0, waste=0.0, spare=0, limit=1 << 20)
 
 # A request costs as much as some hundred kilobytes; yet twice the bytes is what a user on a slow line still forgives.
 REMOTE = Merging(gap=64 << 10, waste=0.9, spare=32 << 10, limit=4 << 20)
+
+
+def with_gap(merging: Merging, gap: int | None) -> Merging:
+    """Return how to merge where the caller has chosen a gap, which then is read over whatever it costs."""
+    return merging if gap is None else replace(merging, gap=gap, waste=math.inf)
 
 
 def merge(starts: Integers, ends: Integers, merging: Merging) -> Integers:

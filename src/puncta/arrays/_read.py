@@ -34,7 +34,7 @@ class HasFiles(HasLayout, Protocol):
 type AnyRequest = Request | tuple[HasFiles, ArrayLike, ArrayLike]
 
 
-def read_batch(requests: Iterable[AnyRequest]) -> list[Ranges | Crops]:
+def read_batch(requests: Iterable[AnyRequest], *, gap: int | None = None) -> list[Ranges | Crops]:
     """Return the answers to many requests of any arrays, read as one plan.
 
     Chunks are grouped by file, near ranges are merged, every chunk is read and decoded once however many requests ask
@@ -44,6 +44,8 @@ def read_batch(requests: Iterable[AnyRequest]) -> list[Ranges | Crops]:
 
     Args:
         requests: `RangeRequest` and `BoxRequest`; a tuple (array, starts, ends) is a `RangeRequest`.
+        gap: Bytes between two wanted stretches of a file up to which both are one read. None: 0 for local files, and
+            for remote ones 64 KiB, as long as not much more is read in vain than is wanted.
 
     Returns:
         In the order of the requests: for ranges (values, shape (sum of lengths,); lengths, shape (n,), int64), for
@@ -57,24 +59,24 @@ def read_batch(requests: Iterable[AnyRequest]) -> list[Ranges | Crops]:
     """
     asked = _requests(requests)
     if all(_are_near(asked)):
-        return _finish(_read(asked, BlockingWorkers()))
-    return _wait(_read(asked, AsyncWorkers()))
+        return _finish(_read(asked, BlockingWorkers(), gap))
+    return _wait(_read(asked, AsyncWorkers(), gap))
 
 
-async def read_batch_async(requests: Iterable[AnyRequest]) -> list[Ranges | Crops]:
+async def read_batch_async(requests: Iterable[AnyRequest], *, gap: int | None = None) -> list[Ranges | Crops]:
     """Return what `read_batch` returns, while the event loop goes on; cancelling it leaves nothing running."""
-    return await _read(_requests(requests), AsyncWorkers())
+    return await _read(_requests(requests), AsyncWorkers(), gap)
 
 
-async def _read(requests: Sequence[Request], workers: Workers) -> list[Ranges | Crops]:
+async def _read(requests: Sequence[Request], workers: Workers, gap: int | None) -> list[Ranges | Crops]:
     are_near = _are_near(requests)
     near = [request for request, is_near in zip(requests, are_near, strict=True) if is_near]
     far = [request for request, is_near in zip(requests, are_near, strict=True) if not is_near]
     # Both are checked and allocated before either is read.
     planned = await workers.call(lambda: {True: _plan(near), False: _plan(far)} if far else {True: _plan(near)})
     for is_near, (plan, outputs) in planned.items():
-        files = [_files_of((near if is_near else far)[first]) for first in plan.first_request]
-        await (_read_near if is_near else _read_far)(files, plan, outputs, workers=workers)
+        files: list[Any] = [_files_of((near if is_near else far)[first]) for first in plan.first_request]
+        await (_read_near if is_near else read_remote)(files, plan, outputs, workers=workers, gap=gap)
     answers = {is_near: iter(outputs.answers) for is_near, (_, outputs) in planned.items()}
     return [next(answers[is_near]) for is_near in are_near]
 
@@ -84,12 +86,8 @@ def _plan(requests: Sequence[Request]) -> tuple[Plan, Outputs]:
     return plan_batch(asked), outputs
 
 
-async def _read_near(files: Sequence[Any], plan: Plan, outputs: Outputs, *, workers: Workers) -> None:
-    await workers.share(partial(read_local, files, plan, outputs), plan.shares(_SHARE))
-
-
-async def _read_far(files: Sequence[Any], plan: Plan, outputs: Outputs, *, workers: Workers) -> None:
-    await read_remote(files, plan, outputs, workers=workers)
+async def _read_near(files: Sequence[Any], plan: Plan, outputs: Outputs, *, workers: Workers, gap: int | None) -> None:
+    await workers.share(partial(read_local, files, plan, outputs, gap=gap), plan.shares(_SHARE))
 
 
 def _requests(requests: Iterable[AnyRequest]) -> list[Request]:

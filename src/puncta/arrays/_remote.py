@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
 from puncta.arrays._finish import finish
 from puncta.arrays._layout import Integers, Shards
-from puncta.arrays._merge import REMOTE, merge
+from puncta.arrays._merge import REMOTE, Merging, merge, with_gap
 from puncta.arrays._outputs import Outputs
-from puncta.arrays._plan import Part, Plan
+from puncta.arrays._plan import Plan
 from puncta.arrays._shard_index import INDEXES, read_index
 from puncta.arrays._share import Found, Share, Wanted
 from puncta.arrays._threads import Workers
@@ -26,7 +27,9 @@ type _Check = Callable[[Answer | None], None]
 """Raises where an answer is not of the file that was expected; no answer: there is no file."""
 
 
-async def read_remote(files: Sequence[RemoteFiles], plan: Plan, outputs: Outputs, *, workers: Workers) -> None:
+async def read_remote(
+    files: Sequence[RemoteFiles], plan: Plan, outputs: Outputs, *, workers: Workers, gap: int | None
+) -> None:
     """Read the chunks of a plan, and put their values in their places.
 
     Args:
@@ -34,6 +37,7 @@ async def read_remote(files: Sequence[RemoteFiles], plan: Plan, outputs: Outputs
         plan: What is read, and where it goes.
         outputs: What is written to.
         workers: What has chunks decoded.
+        gap: Bytes between two ranges that are read with them; None: as much as pays.
 
     Raises:
         StoreError: If a file cannot be read, is damaged, or changes meanwhile.
@@ -43,8 +47,9 @@ async def read_remote(files: Sequence[RemoteFiles], plan: Plan, outputs: Outputs
     try:
         async with asyncio.TaskGroup() as group:
             for parts in plan.shares(0):
-                read = _read_file(files[parts[0].layout], (plan, parts, outputs), workers=workers, gate=gate)
-                group.create_task(read)
+                share = partial(Share, plan, parts, outputs)
+                reading = _Reading(workers=workers, gate=gate, merging=with_gap(REMOTE, gap))
+                group.create_task(_read_file(files[parts[0].layout], share, reading))
     except BaseExceptionGroup as errors:
         first = _first_of(errors)
     else:
@@ -52,23 +57,36 @@ async def read_remote(files: Sequence[RemoteFiles], plan: Plan, outputs: Outputs
     raise first
 
 
-async def _read_file(
-    files: RemoteFiles, chunks: tuple[Plan, list[Part], Outputs], *, workers: Workers, gate: asyncio.Semaphore
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """What all files of a batch have in common."""
+
+    workers: Workers
+    """What has chunks decoded."""
+
+    gate: asyncio.Semaphore
+    """Bounds the requests at a time."""
+
+    merging: Merging
+    """How far requests are merged."""
+
+
+async def _read_file(files: RemoteFiles, make_share: Callable[[], Share], reading: _Reading) -> None:
     # Where many pieces are wanted, to sort them takes a while in which the event loop had better go on.
-    async with gate:
-        share = await workers.call(partial(Share, *chunks))
-    await _RemoteFile(files, share, workers, gate).read()
+    async with reading.gate:
+        share = await reading.workers.call(make_share)
+    await _RemoteFile(files, share, reading).read()
 
 
 class _RemoteFile:
     """A file of a batch."""
 
-    def __init__(self, files: RemoteFiles, share: Share, workers: Workers, gate: asyncio.Semaphore) -> None:
+    def __init__(self, files: RemoteFiles, share: Share, reading: _Reading) -> None:
         self._files = files
         self._share = share
-        self._workers = workers
-        self._gate = gate
+        self._workers = reading.workers
+        self._gate = reading.gate
+        self._merging = reading.merging
         self._layout = share.layouts[0]
         self._key = share.keys()[0]
         self._name = f"{self._key} of {self._layout.name}"
@@ -136,7 +154,7 @@ class _RemoteFile:
     async def _read(self, wanted: Wanted, check: _Check) -> None:
         """Read byte ranges, merged; every answer is checked before anything is taken from it."""
         self._share.fill(wanted.absent)
-        bounds = merge(wanted.starts, wanted.ends, REMOTE).tolist()
+        bounds = merge(wanted.starts, wanted.ends, self._merging).tolist()
         async with asyncio.TaskGroup() as group:
             for low, high in pairwise(bounds):
                 group.create_task(self._read_range(wanted.only(low, high), check))

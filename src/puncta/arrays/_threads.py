@@ -2,12 +2,16 @@
 
 import asyncio
 import os
+import sys
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any, Protocol
 
+from puncta.arrays._turn import let_go
 from puncta.errors import QueryError
 
 _MOST = 16
@@ -51,17 +55,14 @@ class BlockingWorkers:
     async def share[T](self, function: Callable[[T], None], items: Iterable[T]) -> None:
         """Call a function for every item, in this thread and in others."""
         work = _Work(function, items)
-        helpers: list[Future[None]] = []
         try:
-            # While the interpreter shuts down no thread can be had any more; this one does all of it then.
-            with suppress(RuntimeError):
-                helpers.extend(_threads().submit(work.run) for _ in range(min(thread_limit(), len(work)) - 1))
+            _HELPERS.ask(work, min(thread_limit(), len(work)) - 1)
             work.run()
         finally:
             work.stop()
-            for helper in helpers:
-                if not helper.cancel():
-                    helper.result()
+            if work.failed or sys.exception() is not None:
+                let_go()
+            work.wait()
         work.raise_error()
 
     async def call[T](self, function: Callable[[], T]) -> T:
@@ -95,6 +96,9 @@ class _Work:
         self._function = function
         self._items = deque(items)
         self._errors: list[BaseException] = []
+        # Who came to help, and who left again: neither is ever held by a caller who may be interrupted.
+        self._came: list[None] = []
+        self._left: SimpleQueue[None] = SimpleQueue()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -112,6 +116,24 @@ class _Work:
                 self._errors.append(error)
                 self.stop()
 
+    def help(self) -> None:
+        """Work in a thread that its caller waits for."""
+        self._came.append(None)
+        self.run()
+        self._left.put(None)
+
+    def wait(self) -> None:
+        """Wait until nobody helps; who comes later finds nothing to do."""
+        left = 0
+        while left < len(self._came):
+            self._left.get()
+            left += 1
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything went wrong so far."""
+        return bool(self._errors)
+
     def stop(self) -> None:
         """Leave the rest undone."""
         self._items.clear()
@@ -120,6 +142,39 @@ class _Work:
         """Raise the first error, if there was one."""
         if self._errors:
             raise self._errors[0]
+
+
+class _Helpers:
+    """Threads that help callers who wait.
+
+    A pool of the standard library does not bear an interrupt of its caller: futures stay without a thread, and the
+    process waits for them when it ends. These threads are asked by one call that cannot be interrupted half way.
+    """
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew, as a forked process must: threads do not live on in it."""
+        self._asked: SimpleQueue[_Work] = SimpleQueue()
+        self._number = 0
+
+    def ask(self, work: _Work, helpers: int) -> None:
+        """Have some threads help; fewer where the interpreter ends and has none to give."""
+        with suppress(RuntimeError):
+            while self._number < helpers:
+                self._number += 1
+                threading.Thread(target=self._help, name="puncta", args=(self._asked,), daemon=True).start()
+        for _ in range(helpers):
+            self._asked.put(work)
+
+    @staticmethod
+    def _help(asked: "SimpleQueue[_Work]") -> None:
+        while True:
+            asked.get().help()
+
+
+_HELPERS = _Helpers()
 
 
 async def _until_done(futures: list[Future[Any]], stop: Callable[[], object]) -> None:
@@ -164,3 +219,4 @@ def _processors() -> int:
 if hasattr(os, "register_at_fork"):
     # Threads do not live on in a forked process, though the pool that speaks of them does.
     os.register_at_fork(after_in_child=_forget_threads)
+    os.register_at_fork(after_in_child=_HELPERS.renew)

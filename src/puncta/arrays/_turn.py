@@ -1,11 +1,15 @@
 """What a process has one of: the turn to run Python code for long, and a number of files to open at once."""
 
+import itertools
 import os
 import sys
 import threading
+from contextlib import suppress
 
 MOST_FILES = 32
 """Files that one share opens, at most."""
+
+_ENOUGH = 1 << 14
 
 
 class Turn:
@@ -21,19 +25,33 @@ class Turn:
 
     def renew(self) -> None:
         """Begin anew, as a forked process must: its parent may have held the lock."""
-        # Taken by `with` itself and by no method of ours, inside of which an interrupt would leave it taken for ever.
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
 
 
 class Openings:
-    """How many shares may have files open: a quarter of the files that the system allows this process, in all."""
+    """How many shares may have files open: those of a quarter of the files that the system allows this process."""
 
     def __init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
         """Begin anew, as a forked process must."""
-        self.slots = threading.BoundedSemaphore(max(_allowed_files() // 4 // MOST_FILES, 1))
+        # Locks taken in turns, and no semaphore, which does not know what an interrupted thread has taken.
+        self.slots = [threading.RLock() for _ in range(max(_allowed_files() // 4 // MOST_FILES, 1))]
+        self._numbers = itertools.count()
+
+    def slot(self) -> threading.RLock:
+        """Return the lock to hold while files are open."""
+        return self.slots[next(self._numbers) % len(self.slots)]
+
+
+def let_go() -> None:
+    """Release what this thread has still taken after an interrupt, which may come between `with` and its block."""
+    for lock in (TURN.lock, *OPENINGS.slots):
+        # One that another thread has taken, or none, refuses.
+        with suppress(RuntimeError):
+            while True:
+                lock.release()
 
 
 def _allowed_files() -> int:
@@ -42,7 +60,7 @@ def _allowed_files() -> int:
     import resource  # noqa: PLC0415 (not there on Windows)
 
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return 1 << 16 if limit == resource.RLIM_INFINITY else limit
+    return _ENOUGH if limit == resource.RLIM_INFINITY else min(limit, _ENOUGH)
 
 
 TURN = Turn()
