@@ -14,7 +14,7 @@ from typing import Any, Literal
 from puncta.errors import MissingError, StoreError, UnsupportedError
 
 # One letter before the colon would be a Windows drive; one slash is what `pathlib` leaves of two.
-_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/")
+URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/(?P<slash>/?)")
 
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 
@@ -194,7 +194,7 @@ def _split(place: Path) -> tuple[Path, Path]:
 
 
 def _refuse_url(text: str) -> None:
-    match = _URL.match(text)
+    match = URL.match(text)
     if match:
         raise UnsupportedError(
             f"{match['scheme']} URLs are not supported yet ({text!r}); download the store and give its local path"
@@ -203,21 +203,42 @@ def _refuse_url(text: str) -> None:
 
 def _refuse_inside_file(place: Path) -> None:
     """Refuse what is, or lies in, a zip archive; and say so where a file stands in the way of a path."""
-    file = next((part for part in _from_the_top(place) if part.is_file()), None)
+    file = first_file(place)
     if file is None:
         return
-    if file.suffix.lower() == ".zip" or _starts_like_zip(file):
+    if is_zip(file):
         raise UnsupportedError(f"zip archives are not supported yet ({str(file)!r}); unzip it and give the folder")
     if file != place:
         raise MissingError(f"nothing at {place}: {file} is a file, so no path leads on from it")
 
 
-def _starts_like_zip(file: Path) -> bool:
+def first_file(place: Path) -> Path | None:
+    """Return the part of a path, from the top, that is a file: nothing but an archive leads on from there.
+
+    Raises:
+        StoreError: If the system refuses to say.
+
+    """
+    try:
+        return next((part for part in _from_the_top(place) if part.is_file()), None)
+    except OSError as error:
+        raise StoreError(f"could not look at {place}: {error.strerror}; check its permissions") from error
+
+
+def is_zip(file: Path) -> bool:
+    """Whether a file is a zip archive, by its name or by how it begins.
+
+    Raises:
+        StoreError: If it cannot be read.
+
+    """
+    if file.suffix.lower() == ".zip":
+        return True
     try:
         with file.open("rb") as stream:
             return stream.read(4) in _ZIP_MAGIC
     except OSError as error:
-        raise StoreError(f"could not read {file}: {error.strerror}") from error
+        raise StoreError(f"could not read {file}: {error.strerror}; check its permissions") from error
 
 
 def _missing(place: Path) -> MissingError:

@@ -1,26 +1,19 @@
 """A path or URL to what is read there: a folder, a file, an archive, a web server or an object store."""
 
 import os
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from puncta.errors import MissingError, QueryError, StoreError, UnsupportedError
+from puncta.errors import MissingError, QueryError, UnsupportedError
 from puncta.store._directory import Directory
 from puncta.store._files import Place
-from puncta.store._locate import local_path, locate
+from puncta.store._locate import URL, first_file, is_zip, local_path, locate
 from puncta.store._zip import LocalZip, RemoteZip
-
-# One letter before the colon would be a Windows drive; one slash is what `pathlib` leaves of two.
-_URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/(?P<slash>/?)")
 
 _WEB: Final = ("http", "https")
 _BUCKETS: Final = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
 _SUPPORTED: Final = "a local path, or a URL that begins with file://, http://, https://, s3://, gs:// or az://"
-
-_ZIP_MAGIC: Final = (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def open_place(path_or_url: str | os.PathLike[str], storage_options: Mapping[str, object] | None = None) -> Place:
@@ -45,7 +38,7 @@ def open_place(path_or_url: str | os.PathLike[str], storage_options: Mapping[str
     options = storage_options or {}
     if not text:
         raise UnsupportedError(f"the path is empty; give {_SUPPORTED}")
-    url = _URL.match(text)
+    url = URL.match(text)
     scheme = url["scheme"].lower() if url else "file"
     if scheme != "file":
         if url and not url["slash"]:
@@ -59,12 +52,12 @@ def open_place(path_or_url: str | os.PathLike[str], storage_options: Mapping[str
 
 def _open_local(path: str) -> Place:
     place = local_path(path)
-    file = _first_file(place)
+    file = first_file(place)
     if file is None:
         locate(place)  # raises, with the names that are near, where nothing is
         return Place(files=Directory(place), key="")
     folder = Directory(file.parent)
-    if _is_zip(file):
+    if is_zip(file):
         key = "" if place == file else place.relative_to(file).as_posix()
         return Place(files=LocalZip(folder, file.name), key=key)
     if file != place:
@@ -119,21 +112,3 @@ def _path_of(url: str) -> str:
     if parts.netloc not in {"", "localhost"}:
         raise UnsupportedError(f"{url!r} is a file of another machine ({parts.netloc!r}); give a path of this one")
     return unquote(parts.path)
-
-
-def _first_file(place: Path) -> Path | None:
-    """Return the part of a path, from the top, that is a file: nothing but an archive leads on from there."""
-    try:
-        return next((part for part in [*reversed(place.parents), place] if part.is_file()), None)
-    except OSError as error:
-        raise StoreError(f"could not look at {place}: {error.strerror}; check its permissions") from error
-
-
-def _is_zip(file: Path) -> bool:
-    if file.suffix.lower() == ".zip":
-        return True
-    try:
-        with file.open("rb") as stream:
-            return stream.read(4) in _ZIP_MAGIC
-    except OSError as error:
-        raise StoreError(f"could not read {file}: {error.strerror}; check its permissions") from error
