@@ -47,15 +47,15 @@ class CodedColumn:
     def needs_categories(self) -> bool:
         """Whether they are stored beside the offsets: Parquet gives those of dictionaries of text alone back."""
         is_text = pa.types.is_string(self.values.type) or pa.types.is_large_string(self.values.type)
-        return self.is_categorical and not (self.as_dictionary and is_text) and _is_found_by_text(self.values)
+        return self.is_categorical and not (self.as_dictionary and is_text) and self.is_found_by_text
 
-
-def _is_found_by_text(values: pa.Array) -> bool:
-    """Whether a reader finds the values by their texts, which is how they are stored; bytes and spans have none."""
-    try:
-        return bool(values.cast(pa.string()).cast(values.type).equals(values))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return False
+    @property
+    def is_found_by_text(self) -> bool:
+        """Whether a reader finds the values by their texts, which is how they are stored; bytes and spans have none."""
+        try:
+            return bool(self.values.cast(pa.string()).cast(self.values.type).equals(self.values))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
