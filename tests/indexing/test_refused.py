@@ -21,7 +21,6 @@ from puncta.errors import (
     SourceError,
     SpaceError,
     StoreError,
-    UnsupportedError,
 )
 from puncta.indexing import index_points
 
@@ -76,7 +75,6 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], type[PunctaError], str]] = {
     "no condition": ({"where": "x + 1"}, QueryError, r"not true or false"),
     "nothing left": ({"where": "x > 1000"}, SourceError, r"all 1000 were left out \(1000 by where\)"),
     "unknown mode": ({"feature_levels": "some"}, QueryError, r"one of all, shared, none"),
-    "layout to come": ({"layout": "zarr"}, UnsupportedError, r"not written yet"),
     "little memory": ({"memory": "10MB"}, QueryError, r"too little"),
     "no number": ({"memory": "much"}, QueryError, r"no number of bytes"),
     "no others to take along": ({"all_elements": True}, SourceError, r"no store with other elements"),

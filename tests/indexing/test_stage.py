@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from puncta.errors import ColumnError, QueryError, SourceError
+from puncta.indexing._arrow_files import read_batch, write_batch
 from puncta.indexing._columns import ROW, plan_columns
 from puncta.indexing._source import open_source
-from puncta.indexing._stage import Selection, Staged, read_batch, stage, write_batch
+from puncta.indexing._stage import Selection, Staged, stage
 
 
 def staged(

@@ -88,6 +88,11 @@ def write(folder: Path, table: pa.Table, counts: list[int], chunk_rows: int, lay
     return nullable
 
 
+def opened(folder: Path) -> Any:  # noqa: ANN401  # zarr gives a union of a group and an array for each member
+    """Return the group of a copy."""
+    return zarr.open_group(folder, mode="r")
+
+
 def padded(values: NDArray[Any], counts: list[int], chunk_rows: int, fill: float) -> NDArray[Any]:
     """Return what an array must hold, made row by row."""
     out = np.full(chunk_rows * len(counts), fill, dtype=values.dtype)
@@ -106,7 +111,7 @@ def test_chunk_k_is_tile_k_and_the_rest_is_fill(
     folder, table = tmp_path_factory.mktemp("copy") / "spatial", rows(sum(counts))
     chunk_rows = max(*counts, 1) + spare
     write(folder, table, counts, chunk_rows, simple_layout())
-    group = zarr.open_group(folder, mode="r")
+    group = opened(folder)
     np.testing.assert_array_equal(group["x"][:], padded(table["x"].to_numpy(), counts, chunk_rows, np.nan))
     genes = table["gene"].to_numpy().astype(np.int8)
     genes[genes == len(GENES)] = -1
@@ -129,7 +134,7 @@ def test_arrays_are_read_in_batches_by_the_fast_way(tmp_path: Path) -> None:
 def test_the_group_says_its_columns_and_the_schema(tmp_path: Path) -> None:
     layout = simple_layout()
     write(tmp_path / "spatial", rows(3), [3], 3, layout)
-    group = zarr.open_group(tmp_path / "spatial", mode="r")
+    group = opened(tmp_path / "spatial")
     assert group.attrs["df"] == {"columns": ["x", "gene", "n", "cell"], "n_rows": 3}
     message = base64.b64decode(str(group.attrs["arrow_schema"]))
     assert pa.ipc.read_schema(pa.py_buffer(message)).equals(layout.schema)
@@ -148,7 +153,7 @@ def test_nulls_of_plain_columns_are_the_false_entries_of_validity(tmp_path: Path
         }
     )
     assert write(tmp_path / "spatial", table, [3, 2], 4, layout) == {"n", "f"}
-    group = zarr.open_group(tmp_path / "spatial", mode="r")
+    group = opened(tmp_path / "spatial")
     assert group["validity/n"][:].tolist() == [True, False, True, True, True, True, True, True]
     assert group["validity/f"][:].tolist() == [True, True, True, True, False, True, True, True]
     assert group["n"][:3].tolist() == [1, 0, 3]
@@ -159,7 +164,7 @@ def test_times_are_stored_as_the_integers_of_arrow(tmp_path: Path) -> None:
     layout = layout_of({"when": pa.timestamp("ms", "UTC"), "day": pa.date32()}, {})
     table = pa.table({"when": pa.array([5, 7], layout.schema.field(0).type), "day": pa.array([1, 2], pa.date32())})
     write(tmp_path / "spatial", table, [2], 2, layout)
-    group = zarr.open_group(tmp_path / "spatial", mode="r")
+    group = opened(tmp_path / "spatial")
     assert group["when"][:].tolist() == [5, 7]
     assert group["day"].dtype == np.int32
 
@@ -199,7 +204,7 @@ def test_a_writer_that_fails_leaves_no_shard(tmp_path: Path) -> None:
     incomplete = rows(4).append_column("more", rows(4)["n"]).drop_columns("cell")
     writer = ShardWriter(tmp_path, arrays, 0, chunk_rows=5, chunks_per_shard=2)
     with pytest.raises(KeyError), writer:
-        writer.write(incomplete, np.asarray([0]))
+        writer.write(incomplete, np.zeros(1, np.int64))
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 

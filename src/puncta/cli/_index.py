@@ -31,12 +31,6 @@ _SIZES = Numbers(counts=[1, 2, 3], positive=True)
 _COUNT = click.IntRange(min=1)
 
 
-def _layout(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
-    if value != "parquet":
-        refuse_later(f"--layout {value}", "leave it out, and the index is written as Parquet")(ctx, parameter, value)
-    return value
-
-
 @click.command(
     cls=Verb,
     examples=[
@@ -103,8 +97,7 @@ def _layout(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
         {
             "type": click.Choice(["parquet", "zarr", "both"]),
             "default": "parquet",
-            "callback": _layout,
-            "help": "Only parquet is supported so far.",
+            "help": "How levels are stored; zarr alone is an element on its own, outside a SpatialData store.",
         },
     ),
     (("--seed",), {"type": int, "metavar": "N", "default": 0, "help": "Seed of the sampled levels."}),

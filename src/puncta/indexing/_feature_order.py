@@ -1,13 +1,12 @@
 """Writes the feature-major copies of all levels from runs keyed by feature.
 
 A group of features is gathered once; from it come its fractions, its rows in every level, and its part of the index.
+Groups know nothing of each other: each writes part files of its own, which get their numbers when all are there.
 RFC 3, "Tile order and feature-major order" and "Sampling"; decisions P5, P9 to P12, P15 and P32.
 """
 
-import threading
+import itertools
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from puncta.indexing._columns import SAMPLE, TILE
-from puncta.indexing._feature_index import FeatureLevel, FeatureOrder
+from puncta.indexing._crew import Crew
+from puncta.indexing._feature_index import FeatureLevel, FeatureOrder, PairFiles
 from puncta.indexing._levels import (
     FeatureTiles,
     ancestors_of,
@@ -26,7 +26,7 @@ from puncta.indexing._levels import (
     rows_kept,
 )
 from puncta.indexing._order import stable_order
-from puncta.indexing._runs import Runs
+from puncta.indexing._runs import RunFiles, Runs, Spans
 from puncta.indexing._stage import Progress
 from puncta.indexing._write_parquet import FileLayout, PartWriter
 from puncta.points._arrow import arrow_of, numpy_of
@@ -36,82 +36,209 @@ ROWS_PER_GROUP = 16_384
 """Rows of a row group (P9): a gene of median abundance takes a few groups, and none is far larger than a tile."""
 
 GROUPS_PER_PART = 256
-"""Row groups of a part file; a footer costs some hundred bytes for each."""
+"""Row groups of a part file at the most; a footer costs some hundred bytes for each."""
 
-_WINDOW_ROWS = 2**20
+WINDOW_ROWS = 2**20
+"""Rows that are encoded at once, and about those of a group of features."""
+
+BYTES_A_ROW = 24
+"""What is held of each row of a group, besides a window of rows: codes, tiles, numbers and positions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyHome:
+    """Where the feature-major copy of a level is written."""
+
+    parquet: Path | None
+    """Folder of the part files, where that layout is asked for."""
+
+    rows: RunFiles | None
+    """Where the rows are laid down in their order, for the Zarr layout, whose shards cross the borders of groups."""
+
+    pairs: PairFiles
+    """Where the tiles of the features go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Neighbouring features, of about a million rows in all; one with more stands alone."""
+
+    number: int
+    """Number of the group."""
+
+    first: int
+    """First feature."""
+
+    end: int
+    """Feature after the last; the null feature is behind the last one."""
+
+    spans: Spans
+    """Its rows in the runs."""
+
+    rows: int
+    """How many there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelDone:
+    """What is known of the rows of a group at one level."""
+
+    feature_rows: NDArray[np.int64]
+    """Rows of each feature of the group."""
+
+    feature_pairs: NDArray[np.int64]
+    """Tiles in which each feature of the group has rows."""
+
+    cuts: NDArray[np.int64]
+    """First row of each row group, counted from the first row of the group."""
+
+    parts: tuple[int, ...]
+    """Row groups of each part file."""
+
+    windows: tuple[int, ...]
+    """Rows of each run that was laid down for the Zarr layout."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDone:
+    """What is known of a group that was written."""
+
+    fractions: NDArray[np.float64]
+    """P_g, shape (n_levels, features of the group)."""
+
+    levels: tuple[LevelDone, ...]
+    """One a level that has a copy."""
 
 
 def write_feature_order(
     runs: Runs,
     name: str,
     layout: FileLayout,
-    folders: Sequence[Path],
+    homes: Sequence[CopyHome],
     grids: Sequence[Grid],
     *,
     limit: int,
     shared: bool,
-    workers: int,
+    crew: Crew,
     progress: Progress | None,
-) -> FeatureOrder:
+) -> tuple[FeatureOrder, list[Spans]]:
     """Write the feature-major copies of one feature column.
-
-    Holds per worker one group of features of about a million rows; a single feature of more rows is gathered in
-    windows, and 24 bytes a row of it are held.
 
     Args:
         runs: Rows in tile order, keyed by the code of the feature; the last key is the nulls.
         name: The feature column.
         layout: Layout of the files.
-        folders: Folder of the part files of each level that gets a copy.
+        homes: Where the copy of each level goes that gets one.
         grids: Grids of all levels.
         limit: Number of points that the densest tile of a feature is to hold.
         shared: Store at level l only the features whose fraction changed at l (P15).
-        workers: Threads.
+        crew: Who does the work.
         progress: Told how far it is.
 
+    Returns:
+        The copies, and for each level the rows that were laid down for the Zarr layout, in their order.
+
     """
-    task = _Groups(runs, name, ancestors_of(grids), limit, shared, [_Lane(folder, layout) for folder in folders])
-    groups = _groups_of(runs.counts)
+    task = WriteGroups(
+        runs=runs.files,
+        name=name,
+        ancestors=tuple(ancestors_of(grids)),
+        limit=limit,
+        shared=shared,
+        layout=layout,
+        homes=tuple(homes),
+    )
+    groups = _groups_of(runs)
     total, done = int(runs.counts.sum()), 0
-    fractions: list[NDArray[np.float64]] = []
-    with ThreadPoolExecutor(workers) as pool:
-        futures = [pool.submit(task.write, number, group) for number, group in enumerate(groups)]
-        try:
-            for future, (first, end) in zip(futures, groups, strict=True):
-                fractions.append(future.result())
-                done += int(runs.counts[first:end].sum())
-                if progress is not None:
-                    progress("writing features", done, total)
-        except BaseException:
-            # A group waits for its turn: without this the pool would wait for a turn that never comes.
-            for lane in task.lanes:
-                lane.give_up()
-            for future in futures:
-                future.cancel()
-            raise
-    together = np.concatenate(fractions, axis=1)
-    n_features = runs.n_keys - 1
-    level_of = _levels_that_serve(together[:, :n_features]) if shared else None
+    found: list[GroupDone] = []
+    for group, result in zip(groups, crew.map(task, groups), strict=True):
+        found.append(result)
+        done += group.rows
+        if progress is not None:
+            progress("writing features", done, total)
+    for level, home in enumerate(homes):
+        if home.parquet is not None:
+            _number_parts(home.parquet, [one.levels[level] for one in found], layout)
+    return _order_of(found, homes, n_features=runs.n_features, shared=shared, has_nulls=bool(runs.counts[-1])), [
+        _laid([one.levels[level] for one in found]) for level in range(len(homes))
+    ]
+
+
+def _groups_of(runs: Runs) -> list[Group]:
+    """Return the groups of features, each of about a million rows; one with more stands alone."""
+    borders, rows = [0], 0
+    for feature, count in enumerate(runs.counts.tolist()):
+        if feature > borders[-1] and rows + count > WINDOW_ROWS:
+            borders.append(feature)
+            rows = 0
+        rows += count
+    borders.append(len(runs.counts))
+    return [
+        Group(
+            number=number,
+            first=first,
+            end=end,
+            spans=runs.spans(first, end),
+            rows=int(runs.counts[first:end].sum()),
+        )
+        for number, (first, end) in enumerate(itertools.pairwise(borders))
+    ]
+
+
+def _number_parts(folder: Path, levels: Sequence[LevelDone], layout: FileLayout) -> None:
+    """Give the part files of the groups their numbers; a copy without rows is one part without row groups."""
+    part = 0
+    for group, level in enumerate(levels):
+        for own in range(len(level.parts)):
+            written, final = _part_path(folder, group, own), folder / f"part.{part}.parquet"
+            # after a crash some have their names already
+            if written.exists() or not final.exists():
+                written.replace(final)
+            part += 1
+    if not part:
+        with PartWriter(folder / "part.0.parquet", layout):
+            pass
+
+
+def _part_path(folder: Path, group: int, own: int) -> Path:
+    return folder / f"group.{group}.{own}.parquet"
+
+
+def _laid(levels: Sequence[LevelDone]) -> Spans:
+    """Return the rows that were laid down, in the order of the copy."""
+    found = [
+        (_run_of(group, own), 0, rows) for group, level in enumerate(levels) for own, rows in enumerate(level.windows)
+    ]
+    return np.asarray(found, dtype=np.int64).reshape(-1, 3)
+
+
+# Windows of a million rows: a single feature of more than 2**40 rows would be too much for other reasons.
+_WINDOWS_OF_A_GROUP = 2**20
+
+
+def _run_of(group: int, window: int) -> int:
+    return group * _WINDOWS_OF_A_GROUP + window
+
+
+def _order_of(
+    groups: Sequence[GroupDone], homes: Sequence[CopyHome], *, n_features: int, shared: bool, has_nulls: bool
+) -> FeatureOrder:
+    fractions = np.concatenate([group.fractions for group in groups], axis=1)
+    level_of = _levels_that_serve(fractions[:, :n_features]) if shared else None
     levels = [
-        lane.finish(n_features, None if level_of is None or not level else level_of[level])
-        for level, lane in enumerate(task.lanes)
+        _level_of(
+            [group.levels[level] for group in groups],
+            home.pairs,
+            n_features,
+            None if level_of is None or not level else level_of[level],
+        )
+        for level, home in enumerate(homes)
     ]
     return FeatureOrder(
         levels=tuple(levels),
-        fractions=together[:, :n_features],
-        null_fractions=together[:, n_features] if runs.counts[n_features] else None,
+        fractions=fractions[:, :n_features],
+        null_fractions=fractions[:, n_features] if has_nulls else None,
     )
-
-
-def _groups_of(counts: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Return half-open ranges of features, each of about a million rows; one with more stands alone."""
-    groups, first, rows = [], 0, 0
-    for feature, count in enumerate(counts.tolist()):
-        if feature > first and rows + count > _WINDOW_ROWS:
-            groups.append((first, feature))
-            first, rows = feature, 0
-        rows += count
-    return [*groups, (first, len(counts))]
 
 
 def _levels_that_serve(fractions: NDArray[np.float64]) -> NDArray[np.uint8]:
@@ -121,42 +248,85 @@ def _levels_that_serve(fractions: NDArray[np.float64]) -> NDArray[np.uint8]:
     return np.maximum.accumulate(numbers, axis=0).astype(np.uint8)
 
 
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """The work on each group of features."""
+def _level_of(
+    groups: Sequence[LevelDone], pairs: PairFiles, n_features: int, level_of: NDArray[np.uint8] | None
+) -> FeatureLevel:
+    rows = np.concatenate([group.feature_rows for group in groups])
+    n_pairs = np.concatenate([group.feature_pairs for group in groups])
+    group_rows = [int(group.feature_rows.sum()) for group in groups]
+    first_rows = np.cumsum([0, *group_rows[:-1]])
+    n_rows = int(rows.sum())
+    cuts = [group.cuts + first for group, first in zip(groups, first_rows.tolist(), strict=True)]
+    return FeatureLevel(
+        offsets=np.concatenate([[0], np.cumsum(rows[:n_features])]).astype(np.int64),
+        n_rows=n_rows,
+        tile_indptr=np.concatenate([[0], np.cumsum(n_pairs[:n_features])]).astype(np.int64),
+        pairs=pairs,
+        n_groups=len(groups),
+        row_groups=np.append(np.concatenate(cuts), n_rows).astype(np.int64),
+        parts=_part_starts(groups),
+        level_of=level_of,
+    )
 
-    runs: Runs
+
+def _part_starts(groups: Sequence[LevelDone]) -> NDArray[np.int64]:
+    counts = [count for group in groups for count in group.parts]
+    # a copy without rows has one part, without row groups
+    return np.concatenate([[0], np.cumsum(counts or [0])]).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteGroups:
+    """The work on each group of features.
+
+    Holds a window of about a million rows, encoded, and 24 bytes for each row of the group.
+    """
+
+    runs: RunFiles
+    """Rows in tile order, keyed by the code of the feature."""
+
     name: str
-    ancestors: list[NDArray[np.uint32]]
-    limit: int
-    shared: bool
-    lanes: list["_Lane"]
+    """The feature column."""
 
-    def write(self, number: int, group: tuple[int, int]) -> NDArray[np.float64]:
-        """Write the rows of a group in every level; return its fractions, shape (n_levels, features of the group)."""
-        first, end = group
-        table = self.runs.gather(first, end)
+    ancestors: tuple[NDArray[np.uint32], ...]
+    """Tile of each level of each tile of level 0."""
+
+    limit: int
+    """Points that the densest tile of a feature is to hold."""
+
+    shared: bool
+    """Store at level l only the features whose fraction changed at l."""
+
+    layout: FileLayout
+    """Layout of the files."""
+
+    homes: tuple[CopyHome, ...]
+    """Where the copy of each level goes that gets one."""
+
+    def __call__(self, group: Group) -> GroupDone:
+        """Write the rows of a group in every level."""
+        table, n_features = self.runs.gather(group.spans), group.end - group.first
         if table is None:
-            for lane in self.lanes:
-                with lane.turn(number):
-                    pass
-            return np.ones((len(self.ancestors), end - first))
+            fractions = np.ones((len(self.ancestors), n_features))
+            nothing = feature_tiles_of(np.zeros(0, np.int64), np.zeros(0, np.uint32))
+            levels = [self._write(group, level, None, nothing) for level in range(len(self.homes))]
+            return GroupDone(fractions=fractions, levels=tuple(levels))
         codes, tiles, u = (numpy_of(table.column(column)) for column in (self.name, TILE, SAMPLE))
-        features = codes - codes.dtype.type(first)
+        features = codes - codes.dtype.type(group.first)
         # Runs come one after the other in the order of their tiles: sorting by feature alone keeps them in order.
-        order = stable_order(features) if end - first > 1 else None
+        order = stable_order(features) if n_features > 1 else None
         if order is not None:
             features, tiles, u = features[order], tiles[order], u[order]
         pairs = feature_tiles_of(features, tiles)
-        counts = np.bincount(features, minlength=end - first)
+        counts = np.bincount(features, minlength=n_features)
         fractions = feature_fractions((counts, tiles, u), pairs, self.ancestors, limit=self.limit)
-        table = table.select([plan.name for plan in self.lanes[0].layout.columns])
+        table = table.select([plan.name for plan in self.layout.columns])
         rows = _GroupRows(table=table, order=order, features=features, tiles=tiles, u=u)
-        for level, lane in enumerate(self.lanes):
-            selected = rows if level == 0 else self._selected(rows, level, counts, fractions, first)
-            with lane.turn(number):
-                lane.append(selected, pairs if level == 0 else selected.pairs(), first)
-        return fractions
+        levels = []
+        for level in range(len(self.homes)):
+            selected = rows if level == 0 else self._selected(rows, level, counts, fractions, group.first)
+            levels.append(self._write(group, level, selected, pairs if level == 0 else selected.pairs()))
+        return GroupDone(fractions=fractions, levels=tuple(levels))
 
     def _selected(
         self, rows: "_GroupRows", level: int, counts: NDArray[np.int64], fractions: NDArray[np.float64], first: int
@@ -178,6 +348,48 @@ class _Groups:
         order = stable_order(features, tiles)
         return rows.taken(positions[order], features[order], tiles[order])
 
+    def _write(self, group: Group, level: int, rows: "_GroupRows | None", pairs: FeatureTiles) -> LevelDone:
+        """Write the rows of a group that a level stores."""
+        home, n_features = self.homes[level], group.end - group.first
+        home.pairs.write(group.number, pairs)
+        cuts = row_group_cuts(pairs, target_rows=ROWS_PER_GROUP)
+        parts: tuple[int, ...] = ()
+        windows: tuple[int, ...] = ()
+        if rows is not None and home.parquet is not None:
+            parts = tuple(self._write_parts(home.parquet, group.number, rows, cuts))
+        if rows is not None and home.rows is not None:
+            windows = tuple(_lay(home.rows, group.number, rows))
+        return LevelDone(
+            feature_rows=np.bincount(pairs.features, weights=pairs.counts, minlength=n_features).astype(np.int64),
+            feature_pairs=np.bincount(pairs.features, minlength=n_features),
+            cuts=cuts,
+            parts=parts,
+            windows=windows,
+        )
+
+    def _write_parts(self, folder: Path, group: int, rows: "_GroupRows", cuts: NDArray[np.int64]) -> Iterator[int]:
+        """Write the part files of a group; yield the row groups of each."""
+        ends = np.append(cuts[1:], rows.n_rows)
+        for own, first in enumerate(range(0, len(cuts), GROUPS_PER_PART)):
+            last = min(first + GROUPS_PER_PART, len(cuts))
+            with PartWriter(_part_path(folder, group, own), self.layout) as writer:
+                start = first
+                while start < last:
+                    stop = max(int(np.searchsorted(ends, cuts[start] + WINDOW_ROWS, side="right")), start + 1)
+                    stop = min(stop, last)
+                    window = rows.window(int(cuts[start]), int(ends[stop - 1]))
+                    writer.write(window, cuts[start:stop] - cuts[start])
+                    start = stop
+            yield last - first
+
+
+def _lay(files: RunFiles, group: int, rows: "_GroupRows") -> Iterator[int]:
+    """Lay the rows of a group down in their order; yield how many there are in each run."""
+    for own, start in enumerate(range(0, rows.n_rows, WINDOW_ROWS)):
+        window = rows.window(start, min(start + WINDOW_ROWS, rows.n_rows))
+        files.lay(_run_of(group, own), window)
+        yield window.num_rows
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GroupRows:
@@ -197,6 +409,11 @@ class _GroupRows:
 
     u: NDArray[np.uint32]
     """Number of each row; kept for level 0 alone, from which the others are taken."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many there are."""
+        return len(self.features)
 
     def taken(
         self, positions: NDArray[np.integer], features: NDArray[np.uint32], tiles: NDArray[np.uint32]
@@ -219,94 +436,3 @@ class _GroupRows:
         if self.order is None:
             return self.table.slice(start, end - start)
         return self.table.take(arrow_of(self.order[start:end]))
-
-
-class _Lane:
-    """One level's files, written group after group in their order while other groups are at other levels."""
-
-    def __init__(self, folder: Path, layout: FileLayout) -> None:
-        self._folder = folder
-        self.layout = layout
-        self._writer: PartWriter | None = None
-        self._turn = 0
-        self._given_up = False
-        self._condition = threading.Condition()
-        self._n_rows = 0
-        self._cuts: list[NDArray[np.int64]] = []
-        self._parts = [0]
-        self._pairs: list[tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.int64]]] = []
-
-    @contextmanager
-    def turn(self, number: int) -> Iterator[None]:
-        """Wait for the turn of a group; the next one may go on afterwards."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._turn == number or self._given_up)
-        if self._given_up:
-            raise RuntimeError("another group of features failed")
-        yield
-        with self._condition:
-            self._turn += 1
-            self._condition.notify_all()
-
-    def give_up(self) -> None:
-        """Let every waiting group fail."""
-        with self._condition:
-            self._given_up = True
-            self._condition.notify_all()
-
-    def append(self, rows: _GroupRows, pairs: FeatureTiles, first_feature: int) -> None:
-        """Write the rows of a group."""
-        n_rows = len(rows.features)
-        cuts = row_group_cuts(pairs, target_rows=ROWS_PER_GROUP)
-        ends = np.append(cuts[1:], n_rows)
-        start = 0
-        while start < len(cuts):
-            stop = max(int(np.searchsorted(ends, cuts[start] + _WINDOW_ROWS, side="right")), start + 1)
-            stop = min(stop, start + self._room())
-            self._open().write(rows.window(int(cuts[start]), int(ends[stop - 1])), cuts[start:stop] - cuts[start])
-            start = stop
-        starts = self._n_rows + np.cumsum(pairs.counts) - pairs.counts
-        self._pairs.append((pairs.features + first_feature, pairs.tiles, starts))
-        self._cuts.append(cuts + self._n_rows)
-        self._n_rows += n_rows
-
-    def finish(self, n_features: int, level_of: NDArray[np.uint8] | None) -> FeatureLevel:
-        """Close the files, and return the index of the copy."""
-        if self._writer is None:
-            self._open()
-        self._close()
-        features, tiles, starts = (
-            (np.concatenate(arrays) for arrays in zip(*self._pairs, strict=True))
-            if (self._pairs)
-            else (np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.int64))
-        )
-        indptr = np.searchsorted(features, np.arange(n_features + 1))
-        offsets = np.append(starts, self._n_rows)[indptr]
-        n_named = int(indptr[-1])
-        return FeatureLevel(
-            offsets=offsets,
-            n_rows=self._n_rows,
-            tile_indptr=indptr.astype(np.int64),
-            tiles=tiles[:n_named],
-            tile_starts=starts[:n_named],
-            row_groups=np.append(np.concatenate([*self._cuts, np.zeros(0, np.int64)]), self._n_rows).astype(np.int64),
-            parts=np.asarray(self._parts, dtype=np.int64),
-            level_of=level_of,
-        )
-
-    def _room(self) -> int:
-        """Return how many row groups the open part still takes."""
-        if self._writer is not None and self._writer.n_row_groups >= GROUPS_PER_PART:
-            self._close()
-        return GROUPS_PER_PART - (self._writer.n_row_groups if self._writer is not None else 0)
-
-    def _open(self) -> PartWriter:
-        if self._writer is None:
-            self._writer = PartWriter(self._folder / f"part.{len(self._parts) - 1}.parquet", self.layout)
-        return self._writer
-
-    def _close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._parts.append(self._parts[-1] + self._writer.n_row_groups)
-            self._writer = None

@@ -13,11 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from puncta.errors import ColumnError, GridError, QueryError, SourceError, UnsupportedError
-from puncta.indexing._build import TILES_PER_PART, BuildOptions, Clock, Result, build_element, row_bytes_of
+from puncta.errors import ColumnError, GridError, QueryError, SourceError
+from puncta.indexing._build import Result, build_element, row_bytes_of
 from puncta.indexing._choose_grid import GridWishes
 from puncta.indexing._columns import ColumnPlan, plan_columns
-from puncta.indexing._metadata import FeatureLevels, points_attributes
+from puncta.indexing._crew import ThreadCrew
+from puncta.indexing._metadata import FeatureLevels, Layout, points_attributes
+from puncta.indexing._options import TILES_PER_PART, BuildOptions, Clock
 from puncta.indexing._partition import Placement
 from puncta.indexing._report import IndexReport
 from puncta.indexing._source import Source, open_source
@@ -29,6 +31,8 @@ from puncta.spec.points import Dropped
 from puncta.spec.spatialdata import points_attrs
 from puncta.spec.transformations import identity_transformation, is_identity
 from puncta.store import Workspace, recover, require_space, says_disk_full, tree_bytes
+
+_LAYOUTS: dict[str, tuple[Layout, ...]] = {"parquet": ("parquet",), "zarr": ("zarr",), "both": ("parquet", "zarr")}
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
@@ -101,7 +105,7 @@ def index_points(
         coordinate_system: Coordinate system of the grid.
         coordinate_dtype: Type of the stored coordinates; `keep` keeps the source's.
         invalid: Refuse coordinates that are not finite, or leave such rows out.
-        layout: Only `parquet` so far.
+        layout: How the levels are stored: `parquet`, which every reader of SpatialData knows, `zarr`, or `both`.
         codes_column: Add an integer column `<feature>_codes` for readers that need one.
         all_elements: Take the other elements of the source's store along into a new store.
         seed: Seed of the sampling.
@@ -128,8 +132,6 @@ def index_points(
     _check_choice("feature_levels", feature_levels, ("all", "shared", "none"))
     _check_choice("coordinate_dtype", coordinate_dtype, ("float32", "keep"))
     _check_choice("invalid", invalid, ("error", "drop"))
-    if layout != "parquet":
-        raise UnsupportedError(f"the layout {layout!r} is not written yet; use layout='parquet'")
     if isinstance(source, str | os.PathLike):
         recover(Path(os.fspath(source)))
     opened = open_source(
@@ -156,13 +158,23 @@ def index_points(
         seed=seed,
         memory=_bytes(memory),
         workers=workers or _processors(),
+        layouts=_LAYOUTS[layout],
     )
+    crew = ThreadCrew(options.workers)
     clock = Clock()
     with says_disk_full(target.store.parent), Workspace(target.store) as workspace, _scratch(workspace, tmp) as scratch:
         _require_space(opened, options, workspace.path, scratch)
         element = workspace.path / "element"
         result = build_element(
-            opened, columns, placement, options, element=element, scratch=scratch, clock=clock, progress=progress
+            opened,
+            columns,
+            placement,
+            options,
+            element=element,
+            scratch=scratch,
+            crew=crew,
+            clock=clock,
+            progress=progress,
         )
         attrs = _attributes(opened, result, options, placement, coordinate_system)
         with clock.stage("publishing"):
@@ -229,6 +241,7 @@ def _attributes(
         affine=placement.affine,
         features=features,
         feature_levels=options.feature_levels,
+        layouts=options.layouts,
         tiles_per_part=TILES_PER_PART,
         limit=options.wishes.limit,
         seed=options.seed,

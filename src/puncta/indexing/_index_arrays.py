@@ -1,5 +1,6 @@
 """Writes the arrays of the index: offsets, feature tiles, fractions and categories (P5, P10 to P12, P31)."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import zarr
 from numpy.typing import NDArray
 
 from puncta.indexing._feature_index import MAX_FRACTIONS_IN_METADATA, FeatureLevel, FeatureOrder
+from puncta.indexing._metadata import Layout, copy_home
 from puncta.indexing._write_parquet import FileLayout
+from puncta.indexing._zarr_columns import value_columns
 
 # One chunk of a megabyte: a reader takes the offsets of a level in one request.
 _CHUNK_VALUES = 2**17
@@ -21,14 +24,22 @@ def group_document() -> dict[str, Any]:
 
 
 class IndexWriter:
-    """Writes arrays below the `index` group of an element."""
+    """Writes the arrays of the index where each layout has them."""
 
-    def __init__(self, element: Path) -> None:
-        """Make the group."""
-        self._root = zarr.open_group(element / "index", mode="w", zarr_format=3)
+    def __init__(self, element: Path, layouts: Sequence[Layout]) -> None:
+        """Make the `index` group.
+
+        Args:
+            element: Folder of the element.
+            layouts: The layouts, each of which has offsets of its own.
+
+        """
+        self._root = zarr.open_group(element, mode="a", zarr_format=3)
+        self._root.require_group("index")
+        self._layouts = tuple(layouts)
 
     def array(self, path: str, values: NDArray[np.generic]) -> None:
-        """Write an array of one dimension."""
+        """Write an array of one dimension below the element."""
         self._root.create_array(path, data=values, chunks=(max(min(len(values), _CHUNK_VALUES), 1),))
 
     def strings(self, path: str, values: pa.Array) -> None:
@@ -43,40 +54,76 @@ class IndexWriter:
 
     def categories(self, layout: FileLayout) -> None:
         """Write the categories of the feature columns, and of others that the files do not give back (P25)."""
-        for plan in layout.columns:
-            if plan.role == "feature":
-                self.strings(f"features/{plan.name}", layout.coded[plan.name].values)
-                continue
-            coded = layout.coded.get(plan.name)
-            if coded is not None and coded.needs_categories:
-                self.strings(f"categories/{plan.name}", coded.values)
+        for name in layout.features:
+            self.strings(f"index/features/{name}", layout.coded[name].values)
+        for name, coded in layout.coded.items():
+            if name not in layout.features and (
+                coded.needs_categories or ("zarr" in self._layouts and coded.is_categorical)
+            ):
+                self.strings(f"index/categories/{name}", coded.values)
+        if "zarr" in self._layouts:
+            for name, values in value_columns(layout):
+                self.strings(f"index/values/{name}", values)
 
     def tile_offsets(self, level: int, counts: NDArray[np.int64]) -> None:
         """Write where each tile of a level starts."""
-        self.array(f"{level}/tile_offsets", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        for layout in self._layouts:
+            home = f"{level}/spatial" if layout == "zarr" else f"index/{level}"
+            self.array(f"{home}/tile_offsets", offsets)
 
-    def feature_order(self, order: FeatureOrder, *, inside: str) -> None:
+    def feature_order(self, order: FeatureOrder, *, further: str | None) -> None:
         """Write the index of the feature-major copies of one feature column.
 
         Args:
             order: The copies.
-            inside: `""` for the primary feature column, `by-<column>/` for a further one.
+            further: None for the primary feature column, the name of a further one.
 
         """
-        for number, level in enumerate(order.levels):
-            self._feature_level(f"{number}/{inside}", level)
-        if order.fractions.shape[1] > MAX_FRACTIONS_IN_METADATA:
-            for number in range(1, len(order.fractions)):
-                self.array(f"{number}/{inside}P_feature", order.fractions[number])
+        for layout in self._layouts:
+            for number, level in enumerate(order.levels):
+                self._feature_level(copy_home(number, further, layout), level, has_row_groups=layout == "parquet")
+            if order.fractions.shape[1] > MAX_FRACTIONS_IN_METADATA:
+                for number in range(1, len(order.fractions)):
+                    self.array(f"{copy_home(number, further, layout)}/P_feature", order.fractions[number])
 
-    def _feature_level(self, place: str, level: FeatureLevel) -> None:
+    def _feature_level(self, home: str, level: FeatureLevel, *, has_row_groups: bool) -> None:
         # Where a level holds only some features, a reader of the RFC alone must not take an empty range for no points.
         name = "feature_offsets" if level.level_of is None else "feature_offsets_own"
-        self.array(place + name, level.offsets)
+        self.array(f"{home}/{name}", level.offsets)
         if level.level_of is not None:
-            self.array(place + "feature_level_of", level.level_of)
-        self.array(place + "feature_tiles/indptr", level.tile_indptr)
-        self.array(place + "feature_tiles/tiles", level.tiles)
-        self.array(place + "feature_tiles/starts", level.tile_starts)
-        self.array(place + "feature_row_groups", level.row_groups)
-        self.array(place + "feature_parts", level.parts)
+            self.array(f"{home}/feature_level_of", level.level_of)
+        self._feature_tiles(f"{home}/feature_tiles", level)
+        if has_row_groups:
+            self.array(f"{home}/feature_row_groups", level.row_groups)
+            self.array(f"{home}/feature_parts", level.parts)
+
+    def _feature_tiles(self, home: str, level: FeatureLevel) -> None:
+        """Write the tiles of the features, of which there may be more than memory has room for."""
+        self.array(f"{home}/indptr", level.tile_indptr)
+        n_pairs = int(level.tile_indptr[-1])
+        chunks = (max(min(n_pairs, _CHUNK_VALUES), 1),)
+        tiles, starts = (
+            self._root.create_array(f"{home}/{name}", shape=(n_pairs,), dtype=dtype, chunks=chunks)
+            for name, dtype in (("tiles", np.uint32), ("starts", np.int64))
+        )
+        at = 0
+        for own_tiles, own_starts in _in_chunks(level.tiles_and_starts()):
+            end = at + len(own_tiles)
+            tiles[at:end], starts[at:end] = own_tiles, own_starts
+            at = end
+
+
+def _in_chunks(
+    pieces: Iterable[tuple[NDArray[np.uint32], NDArray[np.int64]]],
+) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.int64]]]:
+    """Yield the same pairs in pieces that are whole chunks, so that none is written twice."""
+    tiles, starts = np.zeros(0, np.uint32), np.zeros(0, np.int64)
+    for more_tiles, more_starts in pieces:
+        tiles, starts = np.concatenate([tiles, more_tiles]), np.concatenate([starts, more_starts])
+        whole = len(tiles) - len(tiles) % _CHUNK_VALUES
+        if whole:
+            yield tiles[:whole], starts[:whole]
+            tiles, starts = tiles[whole:], starts[whole:]
+    if len(tiles):
+        yield tiles, starts

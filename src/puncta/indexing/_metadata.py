@@ -25,6 +25,9 @@ from puncta.spec.points import (
     asset_of,
 )
 
+type Layout = Literal["parquet", "zarr"]
+"""How the levels are stored."""
+
 type FeatureLevels = Literal["all", "shared", "none"]
 """Which levels get a feature-major copy, and of which features (P15)."""
 
@@ -53,6 +56,7 @@ def points_attributes(
     affine: NDArray[np.float64] | None,
     features: Sequence[str],
     feature_levels: FeatureLevels,
+    layouts: Sequence[Layout],
     tiles_per_part: int,
     limit: int,
     seed: int,
@@ -61,13 +65,12 @@ def points_attributes(
     created_with: str,
 ) -> PointsAttrs:
     """Return what indexing adds to the attributes of the element."""
-    layout: list[Literal["parquet", "zarr"]] = ["parquet"]
     index = ElementIndex(
         version=VERSION,
         coordinate_system=coordinate_system,
         axes=list(built.grids[0].axes),
         orders=["spatial", "feature"] if built.orders else ["spatial"],
-        layout=layout,
+        layout=list(layouts),
         limit=limit,
         seed=seed,
         created_with=created_with,
@@ -88,14 +91,14 @@ def points_attributes(
         multiscales={
             "resampling_method": RESAMPLING_METHOD,
             "layout": [
-                _level(built, level, layout, tiles_per_part=tiles_per_part, limit=limit)
+                _level(built, level, layouts, tiles_per_part=tiles_per_part, limit=limit)
                 for level in range(len(built.grids))
             ],
         },
     )
 
 
-def _level(built: Built, number: int, layout: Sequence[str], *, tiles_per_part: int, limit: int) -> Level:
+def _level(built: Built, number: int, layouts: Sequence[Layout], *, tiles_per_part: int, limit: int) -> Level:
     grid = built.grids[number]
     index = LevelIndex(
         origin=list(grid.origin),
@@ -109,7 +112,7 @@ def _level(built: Built, number: int, layout: Sequence[str], *, tiles_per_part: 
     for position, (name, order) in enumerate(built.orders.items()):
         if number >= len(order.levels):
             continue
-        copy = _copy(order, number, inside=f"by-{name}/" if position else "")
+        copy = _copy(order, number, copy_home(number, name if position else None, layouts[0]))
         if position:
             index.setdefault("by", {})[name] = copy
             continue
@@ -118,18 +121,32 @@ def _level(built: Built, number: int, layout: Sequence[str], *, tiles_per_part: 
             index["sampling"]["P_feature"] = copy["P_feature"]
             if "P_null" in copy:
                 index["sampling"]["P_null"] = copy["P_null"]
-    level = Level(asset=asset_of(number, layout), spatial_index=index)
+    level = Level(asset=asset_of(number, layouts), spatial_index=index)
     if number:
-        level["derived_from"] = asset_of(number - 1, layout)
+        level["derived_from"] = asset_of(number - 1, layouts)
         level["transform"] = {"scale": list(grid.scale_from(built.grids[number - 1]))}
     return level
 
 
-def _copy(order: FeatureOrder, number: int, *, inside: str) -> ByFeature:
-    """Return what the metadata says of one feature-major copy of one level."""
+def copy_home(level: int, further: str | None, layout: Layout) -> str:
+    """Return where the arrays of a feature-major copy stand below the element (P31).
+
+    Args:
+        level: Number of the level.
+        further: None for the primary feature column, the name of a further one.
+        layout: The layout whose arrays are meant.
+
+    """
+    if layout == "zarr":
+        return f"{level}/feature" if further is None else f"{level}/by-{further}"
+    return f"index/{level}" if further is None else f"index/{level}/by-{further}"
+
+
+def _copy(order: FeatureOrder, number: int, home: str) -> ByFeature:
+    """Return what the metadata says of one feature-major copy of one level, whose arrays stand at home."""
     copy = ByFeature(n_rows_feature=order.levels[number].n_rows)
     if number:
-        copy["P_feature"] = _fractions(order.fractions[number], f"index/{number}/{inside}P_feature")
+        copy["P_feature"] = _fractions(order.fractions[number], f"{home}/P_feature")
         if order.null_fractions is not None:
             copy["P_null"] = float(order.null_fractions[number])
     return copy

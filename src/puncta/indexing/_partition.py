@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from puncta.indexing._arrow_files import read_batch
 from puncta.indexing._columns import ROW, SAMPLE, TILE
 from puncta.indexing._histogram import MAX_BINS, Histogram, empty_histogram
 from puncta.indexing._levels import buckets_of_tiles
 from puncta.indexing._runs import Runs
-from puncta.indexing._stage import Progress, Staged, read_batch
+from puncta.indexing._stage import Progress, Staged
 from puncta.indexing._write_parquet import FileLayout
 from puncta.points._arrow import arrow_of, numpy_of
 from puncta.points._grid import Grid
@@ -172,9 +173,9 @@ def partition(
     """
     bucket_starts = buckets_of_tiles(estimate, tiles_per_part=tiles_per_part, target_rows=bucket_rows)
     bucket_of_tile = bucket_of(bucket_starts, grid.n_tiles)
-    runs = Runs(folder, len(bucket_starts), len(staged.paths))
+    runs = Runs(folder, len(bucket_starts))
 
-    def of_batch(number: int) -> NDArray[np.int64]:
+    def of_batch(number: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         batch = read_batch(staged.paths[number])
         tiles = grid.covered_tile_ids(placement.placed(batch))
         ids = _row_ids(batch, row_ids, staged.starts[number])
@@ -184,13 +185,14 @@ def partition(
         rows = pa.RecordBatch.from_pydict(
             {**columns, TILE: arrow_of(tiles), SAMPLE: arrow_of(sample_numbers(ids, seed))}
         )
-        runs.write(number, rows, bucket_of_tile[tiles])
-        return np.bincount(tiles, minlength=grid.n_tiles)
+        offsets = runs.files.write(number, rows, bucket_of_tile[tiles])
+        return np.bincount(tiles, minlength=grid.n_tiles), offsets
 
     counts = np.zeros(grid.n_tiles, dtype=np.int64)
     done = 0
-    for found in _shared(of_batch, range(len(staged.paths)), workers):
+    for number, (found, offsets) in enumerate(_shared(of_batch, range(len(staged.paths)), workers)):
         counts += found
+        runs.add(number, offsets)
         done += int(found.sum())
         if progress is not None:
             progress("placing", done, staged.n_rows)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from puncta.errors import ColumnError, SourceError
+from puncta.indexing._arrow_files import read_batch, write_batch
 from puncta.indexing._coder import Coder
 from puncta.indexing._columns import ROW, ColumnPlan
 from puncta.points._arrow import arrow_of, booleans_of, numpy_of
@@ -89,22 +90,6 @@ class Staged:
         """Yield each batch with the source row it starts at, mapped from disk."""
         for start, path in zip(self.starts, self.paths, strict=True):
             yield start, read_batch(path)
-
-
-def read_batch(path: Path) -> pa.RecordBatch:
-    """Return the record batch of a staged file, mapped into memory."""
-    with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:
-        return file.get_batch(0)
-
-
-def write_batch(path: Path, batch: pa.RecordBatch | pa.Table) -> None:
-    """Write rows as an Arrow file of one record batch."""
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-        if isinstance(batch, pa.Table):
-            # Always one batch, since `read_batch` takes the first: a table without rows gives none of itself.
-            pieces = batch.combine_chunks().to_batches(max_chunksize=max(batch.num_rows, 1))
-            batch = pieces[0] if pieces else pa.RecordBatch.from_pylist([], schema=batch.schema)
-        writer.write_batch(batch)
 
 
 def stage(

@@ -5,6 +5,7 @@ Encodings and the order of columns are those that paid on measured data (P23, P2
 
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from puncta.indexing._arrow_files import written_beside
 from puncta.indexing._columns import DASK_INDEX, ColumnPlan, check_node_name, written_type
 from puncta.indexing._stage import Staged
 from puncta.points._arrow import arrow_of, masked_arrow_of, numpy_of
@@ -209,34 +211,37 @@ def _encoding_of(plan: ColumnPlan, sample: pa.Array) -> str | None:
 
 
 class PartWriter:
-    """Writes one part file, row group by row group."""
+    """Writes one part file, row group by row group; it is there only after the block that it is opened in."""
 
     def __init__(self, path: Path, layout: FileLayout) -> None:
-        """Open the file; it is whole only after `close`."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        encoded = dict(layout.encodings)
+        """Keep what is written, and how; the file is opened with the block."""
         self.layout = layout
         self.path = path
-        self.n_row_groups = 0
-        self.n_rows = 0
-        self._writer = pq.ParquetWriter(
-            path,
-            layout.schema,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=[name for name in layout.schema.names if name not in encoded],
-            column_encoding=encoded,
-            # Bounds of a tile help every reader that prunes; bounds of anything else only make footers longer.
-            write_statistics=layout.coordinates,
-        )
+        self._stack = ExitStack()
+        self._writer: pq.ParquetWriter | None = None
 
     def __enter__(self) -> Self:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        encoded = dict(self.layout.encodings)
+        partial = self._stack.enter_context(written_beside(self.path))
+        self._writer = self._stack.enter_context(
+            pq.ParquetWriter(
+                partial,
+                self.layout.schema,
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=[name for name in self.layout.schema.names if name not in encoded],
+                column_encoding=encoded,
+                # Bounds of a tile help every reader that prunes; bounds of anything else only make footers longer.
+                write_statistics=self.layout.coordinates,
+            )
+        )
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._stack.__exit__(kind, error, trace)
 
     def write(self, rows: pa.Table, starts: NDArray[np.int64]) -> None:
         """Write staged rows as one row group for each start, empty ones included.
@@ -246,14 +251,10 @@ class PartWriter:
             starts: First row of each row group, shape (k,), ascending, beginning with 0.
 
         """
+        if self._writer is None:
+            raise RuntimeError(f"{self.path} is not open: use the writer in a with block")
         table = self.layout.written(rows)
         ends = np.append(starts[1:], rows.num_rows)
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             # A row group is a tile whatever its size: the writer's own bound would split a large one.
             self._writer.write_table(table.slice(start, end - start), row_group_size=max(end - start, 1))
-        self.n_row_groups += len(starts)
-        self.n_rows += rows.num_rows
-
-    def close(self) -> None:
-        """Write the footer."""
-        self._writer.close()

@@ -6,6 +6,7 @@ times what compressing it does.
 
 import base64
 from collections.abc import Collection
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from zarr.codecs import BloscCodec
 
 from puncta.errors import GridError
+from puncta.indexing._arrow_files import written_beside
 from puncta.indexing._zarr_columns import ArrayLayout, ArrayPlan, Shuffle
 
 CHUNK_ROWS: Final = 16_384
@@ -32,7 +34,6 @@ MAX_PADDING: Final = 64
 
 _ABSENT: Final = np.uint64(2**64 - 1)
 _CHUNK_CODES: Final = {"shuffle": numcodecs.blosc.SHUFFLE, "bitshuffle": numcodecs.blosc.BITSHUFFLE}
-_PARTIAL: Final = ".partial"
 
 # What Blosc can hold in one buffer.
 _MAX_CHUNK_BYTES: Final = 2**31 - 17
@@ -79,10 +80,7 @@ class ShardWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for file in (*self._columns, *self._validity):
-            if kind is None:
-                file.close()
-            else:
-                file.discard()
+            file.finish(kind, error, trace)
 
     def write(self, rows: pa.Table, starts: NDArray[np.int64]) -> None:
         """Write staged rows as one chunk for each start, padded with the fill value; an empty one takes no bytes.
@@ -124,6 +122,7 @@ class _ShardFile:
         self._path = path
         self._shuffle = _CHUNK_CODES[shuffle]
         self._index = np.full((n_chunks, 2), _ABSENT, dtype="<u8")
+        self._stack = ExitStack()
         self._file: IO[bytes] | None = None
         self._end = 0
 
@@ -131,27 +130,20 @@ class _ShardFile:
         """Compress and write a chunk."""
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.with_name(self._path.name + _PARTIAL).open("wb")
+            self._file = self._stack.enter_context(self._stack.enter_context(written_beside(self._path)).open("wb"))
         data = numcodecs.blosc.compress(chunk, b"zstd", 1, self._shuffle)
         self._file.write(data)
         self._index[number] = self._end, len(data)
         self._end += len(data)
 
-    def close(self) -> None:
-        """Write the index and name the file; a shard without chunks is none."""
-        if self._file is None:
-            return
-        index = self._index.tobytes()
-        with self._file as file:
-            file.write(index + int(google_crc32c.value(index)).to_bytes(4, "little"))
-        partial = self._path.with_name(self._path.name + _PARTIAL)
-        partial.replace(self._path)
-
-    def discard(self) -> None:
-        """Remove what was written."""
-        if self._file is not None:
-            self._file.close()
-            self._path.with_name(self._path.name + _PARTIAL).unlink(missing_ok=True)
+    def finish(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write the index and name the file, or remove it after an error; a shard without chunks is none."""
+        if self._file is not None and kind is None:
+            index = self._index.tobytes()
+            self._file.write(index + int(google_crc32c.value(index)).to_bytes(4, "little"))
+        self._stack.__exit__(kind, error, trace)
 
 
 def write_group(

@@ -130,13 +130,6 @@ def value_columns(layout: FileLayout) -> Iterator[tuple[str, pa.Array]]:
             yield name, coded.values
 
 
-def category_columns(layout: FileLayout) -> Iterator[tuple[str, pa.Array]]:
-    """Yield each categorical that is no feature column, with its categories."""
-    for name, coded in layout.coded.items():
-        if name not in layout.features and coded.is_categorical:
-            yield name, coded.values
-
-
 def _home(layout: FileLayout, name: str, *, is_feature: bool) -> str:
     if is_feature:
         return f"index/features/{name}"
@@ -174,7 +167,8 @@ def _dtype_of(data_type: pa.DataType) -> np.dtype[Any] | None:
     """Return the dtype in which the values of an Arrow type are stored, or None where there is none."""
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
     if any(test(data_type) for test in tests):
-        return np.dtype(data_type.to_pandas_dtype())
+        dtype: np.dtype[Any] = np.dtype(data_type.to_pandas_dtype())
+        return dtype
     if pa.types.is_temporal(data_type) and not pa.types.is_interval(data_type):
         return np.dtype(f"int{data_type.bit_width}")
     return None
@@ -183,7 +177,8 @@ def _dtype_of(data_type: pa.DataType) -> np.dtype[Any] | None:
 def _numbers(column: pa.ChunkedArray, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return the values of a plain column as stored numbers; what stands for a null is undefined."""
     if pa.types.is_boolean(column.type):
-        return numpy_of(column.cast(pa.uint8())) != 0
+        truth: NDArray[np.bool_] = numpy_of(column.cast(pa.uint8())) != 0
+        return truth
     if pa.types.is_temporal(column.type):
         integers = pa.int64() if dtype.itemsize == np.dtype(np.int64).itemsize else pa.int32()
         column = pa.chunked_array([chunk.view(integers) for chunk in column.chunks], type=integers)
