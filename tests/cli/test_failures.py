@@ -120,7 +120,6 @@ def test_sigterm_unwinds_the_stack() -> None:
         ["index", "x.parquet"],
         ["index", "x.parquet", "-o", "x.zarr", "--in-place"],
         ["index", "x.parquet", "-o", "s3://bucket/x.zarr"],
-        ["index", "x.parquet", "-o", "x.zarr", "--dask", "tcp://a:1"],
         ["index", "x.parquet", "-o", "x.zarr", "--limit", "0"],
         ["index", "x.parquet", "-o", "x.zarr", "--tile-size", "0"],
         ["index", "x.parquet", "-o", "x.zarr", "--tile-size", "-3,5"],

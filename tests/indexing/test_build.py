@@ -135,8 +135,11 @@ def test_the_laws_of_feature_major_copies_hold_for_any_points_and_grid(
     below = frame(case.table)
     for level, entry in enumerate(layout if case.options["feature_levels"] != "none" else layout[:1]):
         groups = copy_of(element, level)
+        assert sum(group.num_rows for group in groups) == entry["spatial_index"]["n_rows_feature"]
+        if not groups:
+            # a low limit may keep no point of any feature: what is coarser has none either
+            break
         rows = pa.concat_tables(groups)
-        assert rows.num_rows == entry["spatial_index"]["n_rows_feature"]
         codes = np.asarray([names.index(name) if name is not None else len(names) for name in rows["gene"].to_pylist()])
         tiles = tile_numbers_of(element, rows, level)
         np.testing.assert_array_equal(np.lexsort((tiles, codes)), np.arange(len(codes)))

@@ -16,7 +16,7 @@ from puncta.cli._print import (
     words_for_shape,
 )
 from puncta.cli._progress import showing_progress
-from puncta.cli._verb import Verb, refuse_later, section
+from puncta.cli._verb import Verb, section
 
 if TYPE_CHECKING:
     from puncta.indexing import IndexReport
@@ -111,9 +111,7 @@ _COUNT = click.IntRange(min=1)
         ("--dask",),
         {
             "metavar": "ADDRESS",
-            "expose_value": False,
-            "callback": refuse_later("--dask", "leave it out, and this machine does the work"),
-            "help": "Not supported yet.",
+            "help": "Scheduler of a dask cluster that shares --tmp and the folder of the store.",
         },
     ),
 )

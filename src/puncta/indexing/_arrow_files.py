@@ -26,6 +26,12 @@ def written_beside(path: Path) -> Iterator[Path]:
         raise
 
 
+def remove_unfinished(folder: Path) -> None:
+    """Remove the files below a folder that a process which was killed was writing."""
+    for path in list(folder.rglob(f"*{PARTIAL}")):
+        path.unlink()
+
+
 def read_batch(path: Path) -> pa.RecordBatch:
     """Return the record batch of a file, mapped into memory."""
     with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:

@@ -1,7 +1,7 @@
 """Builds the element of an index in a folder: from staged rows to part files, offsets and metadata."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from puncta.indexing._choose_grid import choose_grid
 from puncta.indexing._columns import ColumnPlan
 from puncta.indexing._crew import Crew
+from puncta.indexing._ledger import PLACED, Ledger, LedgerCrew
+from puncta.indexing._levels import buckets_of_tiles
 from puncta.indexing._metadata import Built
 from puncta.indexing._options import TILES_PER_PART, BuildOptions, Clock
 from puncta.indexing._partition import Placement, has_unique_ids, partition
@@ -52,6 +54,29 @@ class Result:
     """What a user should know."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlacedRows:
+    """The rows on the grid: all that the work after it needs to know."""
+
+    staged: Staged
+    """What was read; without the rows and the values, which are in the runs and the layout."""
+
+    layout: FileLayout
+    """Layout of the files."""
+
+    bucket_rows: int
+    """Rows that a bucket should not exceed."""
+
+    level: LevelRows
+    """The rows of level 0."""
+
+    counts: NDArray[np.int64]
+    """Rows of each tile."""
+
+    notes: tuple[str, ...]
+    """What a user should know."""
+
+
 def build_element(
     source: Source,
     columns: Sequence[ColumnPlan],
@@ -60,6 +85,7 @@ def build_element(
     *,
     element: Path,
     scratch: Path,
+    ledger: Ledger | None,
     crew: Crew,
     clock: Clock,
     progress: Progress | None,
@@ -71,16 +97,60 @@ def build_element(
         columns: What becomes of each column.
         placement: Where they lie on the grid.
         options: How to build.
-        element: Folder of the element, made here.
+        element: Folder of the element; empty, unless the ledger says what is in it.
         scratch: Folder for buckets; holds up to three times the rows while building.
+        ledger: What a build that was stopped has finished; None for one that begins, and cannot go on later.
         crew: Who does the work on the buckets.
         clock: Takes the times of the stages.
         progress: Told how far it is.
 
     """
-    element.mkdir(parents=True)
+    placed = None if ledger is None else ledger.find(PLACED)
+    if not isinstance(placed, _PlacedRows):
+        placed = _place(source, columns, placement, options, scratch=scratch, crew=crew, clock=clock, progress=progress)
+        if ledger is not None:
+            ledger.keep(PLACED, placed)
+    tower = Tower(
+        placed.layout,
+        options,
+        element=element,
+        scratch=scratch,
+        bucket_rows=placed.bucket_rows,
+        crew=crew if ledger is None else LedgerCrew(crew, ledger),
+        clock=clock,
+        progress=progress,
+    )
+    layout = placed.layout
+    feature_runs = tower.feature_runs(layout.features if options.feature_order else [])
+    built = tower.tile_order(placed.level, placed.counts, feature_runs)
+    orders = tower.feature_orders(feature_runs, built.grids)
+    with clock.stage("writing the index"):
+        tower.index.categories(layout)
+        for position, (name, order) in enumerate(orders.items()):
+            tower.index.feature_order(order, further=name if position else None)
+    return Result(
+        built=Built(grids=built.grids, fractions=built.fractions, n_rows=built.n_rows, orders=orders),
+        staged=placed.staged,
+        layout=layout,
+        counts=placed.counts,
+        notes=placed.notes,
+    )
+
+
+def _place(
+    source: Source,
+    columns: Sequence[ColumnPlan],
+    placement: Placement,
+    options: BuildOptions,
+    *,
+    scratch: Path,
+    crew: Crew,
+    clock: Clock,
+    progress: Progress | None,
+) -> _PlacedRows:
+    """Read the rows, choose the grid, and cut them into buckets of its tiles."""
     folder = scratch / "rows"
-    folder.mkdir(parents=True)
+    folder.mkdir()
     with clock.stage("reading"):
         staged = stage(
             source,
@@ -95,44 +165,27 @@ def build_element(
     layout = plan_files(staged, codes_column=options.codes_column)
     row_ids, notes = _row_ids(staged, source.index_column)
     bucket_rows = _bucket_rows(layout, options)
+    bucket_starts = buckets_of_tiles(estimate, tiles_per_part=TILES_PER_PART, target_rows=bucket_rows)
     with clock.stage("placing"):
-        runs, bucket_starts, counts = partition(
+        runs, counts = partition(
             staged,
             placement,
             grid,
             layout,
             scratch / "level-0",
-            estimate=estimate,
-            tiles_per_part=TILES_PER_PART,
-            bucket_rows=bucket_rows,
+            bucket_starts=bucket_starts,
             row_ids=row_ids,
             seed=options.seed,
-            workers=options.workers,
+            crew=crew,
             progress=progress,
         )
     for path in staged.paths:
         path.unlink()
-    tower = Tower(
-        layout,
-        options,
-        element=element,
-        scratch=scratch,
-        bucket_rows=bucket_rows,
-        crew=crew,
-        clock=clock,
-        progress=progress,
-    )
-    feature_runs = tower.feature_runs(layout.features if options.feature_order else [])
-    built = tower.tile_order(LevelRows(grid=grid, runs=runs, bucket_starts=bucket_starts), counts, feature_runs)
-    orders = tower.feature_orders(feature_runs, built.grids)
-    with clock.stage("writing the index"):
-        tower.index.categories(layout)
-        for position, (name, order) in enumerate(orders.items()):
-            tower.index.feature_order(order, further=name if position else None)
-    return Result(
-        built=Built(grids=built.grids, fractions=built.fractions, n_rows=built.n_rows, orders=orders),
-        staged=staged,
+    return _PlacedRows(
+        staged=replace(staged, paths=[], coders={}),
         layout=layout,
+        bucket_rows=bucket_rows,
+        level=LevelRows(grid=grid, runs=runs, bucket_starts=bucket_starts),
         counts=counts,
         notes=notes,
     )
@@ -158,8 +211,13 @@ def row_bytes_of(schema: pa.Schema) -> int:
     return sum(fixed) + others + _BUILD_BYTES
 
 
+def spare_memory(memory: int) -> int:
+    """Return how much of the memory that was promised is left for rows."""
+    return max(memory - _BASE_MEMORY, 0)
+
+
 def _bucket_rows(layout: FileLayout, options: BuildOptions) -> int:
     """Return how many rows a bucket may have for the memory that was promised."""
     row_bytes = row_bytes_of(layout.schema)
-    share = max(options.memory - _BASE_MEMORY, 0) / options.workers
+    share = spare_memory(options.memory) / options.workers
     return int(np.clip(share / (row_bytes * _COPIES_OF_A_BUCKET), _MIN_BUCKET_ROWS, BATCH_ROWS))

@@ -11,27 +11,45 @@ from typing import Protocol
 class Crew(Protocol):
     """Does pieces of work, several at a time."""
 
-    def map[Item, Result](self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    def map[Item, Result](
+        self, task: Callable[[Item], Result], items: Sequence[Item], *, need: Callable[[Item], int] | None = None
+    ) -> Iterator[Result]:
         """Yield what a task makes of each item, in the order of the items.
 
         Args:
             task: Can be pickled, and called twice for an item, at the same time even.
             items: Can be pickled.
+            need: Bytes that an item takes; None where no item takes more than its worker's share.
 
         """
         ...
 
 
 class ThreadCrew:
-    """Threads of this process."""
+    """Threads of this process, which share its memory.
 
-    def __init__(self, workers: int) -> None:
+    Args:
+        workers: How many.
+        memory: Bytes that all of them may hold.
+
+    """
+
+    def __init__(self, workers: int, memory: int) -> None:
         self._workers = workers
+        self._room = _Room(memory)
+        self._share = memory // workers
 
-    def map[Item, Result](self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    def map[Item, Result](
+        self, task: Callable[[Item], Result], items: Sequence[Item], *, need: Callable[[Item], int] | None = None
+    ) -> Iterator[Result]:
         """Yield what a task makes of each item; an error, or a caller who stops, leaves what was not begun."""
+
+        def work(item: Item) -> Result:
+            with self._room.taken(max(self._share, need(item) if need is not None else 0)):
+                return task(item)
+
         with ThreadPoolExecutor(self._workers) as pool:
-            futures = deque(pool.submit(task, item) for item in items)
+            futures = deque(pool.submit(work, item) for item in items)
             try:
                 while futures:
                     # out of the list, since a result may hold counts of every tile
@@ -41,16 +59,13 @@ class ThreadCrew:
                     future.cancel()
 
 
-class Room:
-    """Memory that threads take by turns, so that two large pieces of work do not hold theirs at one time."""
+class _Room:
+    """Memory that threads take by turns, so that two large pieces of work do not hold theirs at one time.
+
+    A piece that needs more than there is has the room to itself.
+    """
 
     def __init__(self, size: int) -> None:
-        """Start empty.
-
-        Args:
-            size: Bytes; a piece of work that needs more has the room to itself.
-
-        """
         self._free = self._size = size
         self._changed = threading.Condition()
 

@@ -18,10 +18,13 @@ from puncta.indexing._columns import SAMPLE, TILE
 from puncta.indexing._crew import Crew
 from puncta.indexing._feature_index import FeatureLevel, FeatureOrder, PairFiles
 from puncta.indexing._levels import (
+    WINDOW_ROWS,
     FeatureTiles,
     ancestors_of,
+    blocks_of,
     feature_fractions,
     feature_tiles_of,
+    joined,
     row_group_cuts,
     rows_kept,
 )
@@ -31,6 +34,7 @@ from puncta.indexing._stage import Progress
 from puncta.indexing._write_parquet import FileLayout, PartWriter
 from puncta.points._arrow import arrow_of, numpy_of
 from puncta.points._grid import Grid
+from puncta.points._sampling import is_kept
 
 ROWS_PER_GROUP = 16_384
 """Rows of a row group (P9): a gene of median abundance takes a few groups, and none is far larger than a tile."""
@@ -38,11 +42,8 @@ ROWS_PER_GROUP = 16_384
 GROUPS_PER_PART = 256
 """Row groups of a part file at the most; a footer costs some hundred bytes for each."""
 
-WINDOW_ROWS = 2**20
-"""Rows that are encoded at once, and about those of a group of features."""
-
-BYTES_A_ROW = 24
-"""What is held of each row of a group, besides a window of rows: codes, tiles, numbers and positions."""
+BYTES_A_ROW = 20
+"""What is held of each row of a large feature, besides a window of rows: its tile, its number and its position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +144,7 @@ def write_feature_order(
         runs=runs.files,
         name=name,
         ancestors=tuple(ancestors_of(grids)),
+        row_tiles=tuple(grid.n_tiles // grid.shape[0] for grid in grids),
         limit=limit,
         shared=shared,
         layout=layout,
@@ -151,7 +153,7 @@ def write_feature_order(
     groups = _groups_of(runs)
     total, done = int(runs.counts.sum()), 0
     found: list[GroupDone] = []
-    for group, result in zip(groups, crew.map(task, groups), strict=True):
+    for group, result in zip(groups, crew.map(task, groups, need=_need), strict=True):
         found.append(result)
         done += group.rows
         if progress is not None:
@@ -183,6 +185,11 @@ def _groups_of(runs: Runs) -> list[Group]:
         )
         for number, (first, end) in enumerate(itertools.pairwise(borders))
     ]
+
+
+def _need(group: Group) -> int:
+    """Return the bytes that a group takes, where it is a feature too large to share it with others."""
+    return group.rows * BYTES_A_ROW if group.end - group.first == 1 else 0
 
 
 def _number_parts(folder: Path, levels: Sequence[LevelDone], layout: FileLayout) -> None:
@@ -279,7 +286,7 @@ def _part_starts(groups: Sequence[LevelDone]) -> NDArray[np.int64]:
 class WriteGroups:
     """The work on each group of features.
 
-    Holds a window of about a million rows, encoded, and 24 bytes for each row of the group.
+    Holds a window of about a million rows, encoded, and 20 bytes for each row of a feature that stands alone.
     """
 
     runs: RunFiles
@@ -290,6 +297,9 @@ class WriteGroups:
 
     ancestors: tuple[NDArray[np.uint32], ...]
     """Tile of each level of each tile of level 0."""
+
+    row_tiles: tuple[int, ...]
+    """Tiles of each level that share one coordinate along the first axis."""
 
     limit: int
     """Points that the densest tile of a feature is to hold."""
@@ -311,42 +321,67 @@ class WriteGroups:
             nothing = feature_tiles_of(np.zeros(0, np.int64), np.zeros(0, np.uint32))
             levels = [self._write(group, level, None, nothing) for level in range(len(self.homes))]
             return GroupDone(fractions=fractions, levels=tuple(levels))
-        codes, tiles, u = (numpy_of(table.column(column)) for column in (self.name, TILE, SAMPLE))
-        features = codes - codes.dtype.type(group.first)
-        # Runs come one after the other in the order of their tiles: sorting by feature alone keeps them in order.
-        order = stable_order(features) if n_features > 1 else None
-        if order is not None:
+        tiles, u = numpy_of(table.column(TILE)), numpy_of(table.column(SAMPLE))
+        features, order = _alone(len(tiles)), None
+        if n_features > 1:
+            codes = numpy_of(table.column(self.name))
+            features = codes - codes.dtype.type(group.first)
+            # Runs come one after the other in the order of their tiles: sorting by feature alone keeps them in order.
+            order = stable_order(features)
             features, tiles, u = features[order], tiles[order], u[order]
         pairs = feature_tiles_of(features, tiles)
-        counts = np.bincount(features, minlength=n_features)
+        counts = np.bincount(pairs.features, weights=pairs.counts, minlength=n_features).astype(np.int64)
         fractions = feature_fractions((counts, tiles, u), pairs, self.ancestors, limit=self.limit)
-        table = table.select([plan.name for plan in self.layout.columns])
-        rows = _GroupRows(table=table, order=order, features=features, tiles=tiles, u=u)
-        levels = []
-        for level in range(len(self.homes)):
-            selected = rows if level == 0 else self._selected(rows, level, counts, fractions, group.first)
-            levels.append(self._write(group, level, selected, pairs if level == 0 else selected.pairs()))
+        rows = _GroupRows(table=table.select([plan.name for plan in self.layout.columns]), order=order)
+        levels = [self._write(group, 0, rows, pairs)]
+        for level in range(1, len(self.homes)):
+            stored = self._stored(level, fractions, group.first)
+            if n_features > 1:
+                positions, pairs = self._selected(level, counts, tiles, u, stored)
+            else:
+                positions, pairs = self._selected_of_one(level, tiles, u, float(stored[0]))
+            levels.append(self._write(group, level, rows.taken(positions), pairs))
         return GroupDone(fractions=fractions, levels=tuple(levels))
 
-    def _selected(
-        self, rows: "_GroupRows", level: int, counts: NDArray[np.int64], fractions: NDArray[np.float64], first: int
-    ) -> "_GroupRows":
-        """Return the rows of the group that a level stores, in its order."""
-        stored = fractions[level].copy()
+    def _stored(self, level: int, fractions: NDArray[np.float64], first: int) -> NDArray[np.float64]:
+        """Return the fraction of each feature of the group that a level stores; 0 for one that it does not."""
+        stored: NDArray[np.float64] = fractions[level].copy()
         if self.shared:
             unchanged = fractions[level] == fractions[level - 1]
             # Nulls have no level of their own to serve them: they are stored everywhere (P32).
             unchanged[self.runs.n_keys - 1 - first :] = False
             stored[unchanged] = 0
-        kept, positions = rows_kept(counts, rows.u, stored)
-        tiles = self.ancestors[level][rows.tiles[positions]]
-        if len(counts) == 1:
-            order = stable_order(tiles)
-            # one feature: its number need not be stored once for each row
-            return rows.taken(positions[order], np.broadcast_to(np.uint32(0), len(order)), tiles[order])
+        return stored
+
+    def _selected(
+        self,
+        level: int,
+        counts: NDArray[np.int64],
+        tiles: NDArray[np.uint32],
+        u: NDArray[np.uint32],
+        stored: NDArray[np.float64],
+    ) -> tuple[NDArray[np.integer], FeatureTiles]:
+        """Return the positions of the rows that a level stores, in its order, and its pairs."""
+        kept, positions = rows_kept(counts, u, stored)
+        level_tiles = self.ancestors[level][tiles[positions]]
         features = np.repeat(np.arange(len(counts), dtype=np.uint32), kept)
-        order = stable_order(features, tiles)
-        return rows.taken(positions[order], features[order], tiles[order])
+        order = stable_order(features, level_tiles)
+        return positions[order], feature_tiles_of(features[order], level_tiles[order])
+
+    def _selected_of_one(
+        self, level: int, tiles: NDArray[np.uint32], u: NDArray[np.uint32], fraction: float
+    ) -> tuple[NDArray[np.integer], FeatureTiles]:
+        """Return the same for a single feature, block by block, since it may have most of all points."""
+        parts: list[NDArray[np.uint32]] = [np.zeros(0, np.uint32)]
+        pairs = [feature_tiles_of(_alone(0), tiles[:0])]
+        ancestors = self.ancestors[level]
+        for start, end in blocks_of(tiles, ancestors, self.row_tiles[level], target_rows=WINDOW_ROWS):
+            kept = np.flatnonzero(is_kept(u[start:end], fraction)).astype(np.uint32) + np.uint32(start)
+            level_tiles = ancestors[tiles[kept]]
+            order = stable_order(level_tiles)
+            parts.append(kept[order])
+            pairs.append(feature_tiles_of(_alone(len(kept)), level_tiles[order]))
+        return np.concatenate(parts), joined(pairs)
 
     def _write(self, group: Group, level: int, rows: "_GroupRows | None", pairs: FeatureTiles) -> LevelDone:
         """Write the rows of a group that a level stores."""
@@ -391,6 +426,11 @@ def _lay(files: RunFiles, group: int, rows: "_GroupRows") -> Iterator[int]:
         yield window.num_rows
 
 
+def _alone(n_rows: int) -> NDArray[np.uint32]:
+    """Return the number of a feature that stands alone in its group, for each row, without room for each."""
+    return np.broadcast_to(np.uint32(0), n_rows)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GroupRows:
     """Some rows of a group, in the order of a feature-major copy."""
@@ -401,35 +441,14 @@ class _GroupRows:
     order: NDArray[np.integer] | None
     """Positions of the rows in the table; None for all of them as they are."""
 
-    features: NDArray[np.unsignedinteger]
-    """Feature of each row, counted from the first of the group."""
-
-    tiles: NDArray[np.uint32]
-    """Tile of each row, at the level in question."""
-
-    u: NDArray[np.uint32]
-    """Number of each row; kept for level 0 alone, from which the others are taken."""
-
     @property
     def n_rows(self) -> int:
         """How many there are."""
-        return len(self.features)
+        return self.table.num_rows if self.order is None else len(self.order)
 
-    def taken(
-        self, positions: NDArray[np.integer], features: NDArray[np.uint32], tiles: NDArray[np.uint32]
-    ) -> "_GroupRows":
-        """Return the rows at some positions, with their features and the tiles they have at another level."""
-        return _GroupRows(
-            table=self.table,
-            order=positions if self.order is None else self.order[positions],
-            features=features,
-            tiles=tiles,
-            u=self.u[:0],
-        )
-
-    def pairs(self) -> FeatureTiles:
-        """Return the rows counted by feature and tile."""
-        return feature_tiles_of(self.features, self.tiles)
+    def taken(self, positions: NDArray[np.integer]) -> "_GroupRows":
+        """Return the rows at some positions."""
+        return _GroupRows(table=self.table, order=positions if self.order is None else self.order[positions])
 
     def window(self, start: int, end: int) -> pa.Table:
         """Return the rows from `start` to `end`."""

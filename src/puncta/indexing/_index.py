@@ -2,8 +2,9 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,10 +15,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from puncta.errors import ColumnError, GridError, QueryError, SourceError
-from puncta.indexing._build import Result, build_element, row_bytes_of
+from puncta.indexing._arrow_files import remove_unfinished
+from puncta.indexing._build import Result, build_element, row_bytes_of, spare_memory
+from puncta.indexing._build_folder import BuildFolder, digest_of, identity_of
 from puncta.indexing._choose_grid import GridWishes
 from puncta.indexing._columns import ColumnPlan, plan_columns
-from puncta.indexing._crew import ThreadCrew
+from puncta.indexing._crew import Crew, ThreadCrew
+from puncta.indexing._dask import DaskCrew
+from puncta.indexing._ledger import Ledger
 from puncta.indexing._metadata import FeatureLevels, Layout, points_attributes
 from puncta.indexing._options import TILES_PER_PART, BuildOptions, Clock
 from puncta.indexing._partition import Placement
@@ -74,13 +79,15 @@ def index_points(
     memory: int | str = "1GB",
     tmp: str | os.PathLike[str] | None = None,
     workers: int | None = None,
+    dask: object = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> IndexReport:
     """Index points: write them as a tiled, multiscale points element of a SpatialData store (RFC 3, Parquet layout).
 
     The result is, or stays, a store that `spatialdata.read_zarr` opens. A crash at any moment leaves the store as it
-    was or as it will be.
+    was or as it will be. A build from files that is stopped goes on from its finished parts when it is run again with
+    the same arguments.
 
     Args:
         source: A vendor's transcript table (Parquet, CSV, gzipped CSV) or output folder, a points element of a
@@ -112,6 +119,8 @@ def index_points(
         memory: What the build should stay below, in bytes or like `1GB`.
         tmp: Folder for buckets; beside the store by default.
         workers: Threads; one per processor by default.
+        dask: Address of a dask scheduler, or a `distributed.Client`: its workers do the work on the buckets instead.
+            They must share `tmp` and the folder of the store with this process. Needs `puncta[dask]`.
         overwrite: Replace an element, or an index, that is there.
         progress: Called with a stage, the rows done and the rows to do.
 
@@ -160,39 +169,103 @@ def index_points(
         workers=workers or _processors(),
         layouts=_LAYOUTS[layout],
     )
-    crew = ThreadCrew(options.workers)
     clock = Clock()
-    with says_disk_full(target.store.parent), Workspace(target.store) as workspace, _scratch(workspace, tmp) as scratch:
-        _require_space(opened, options, workspace.path, scratch)
-        element = workspace.path / "element"
-        result = build_element(
-            opened,
-            columns,
-            placement,
-            options,
-            element=element,
-            scratch=scratch,
-            crew=crew,
-            clock=clock,
-            progress=progress,
-        )
-        attrs = _attributes(opened, result, options, placement, coordinate_system)
-        with clock.stage("publishing"):
-            others = other_elements(opened, workspace.path) if all_elements else None
-            publish(workspace, element, attrs, target, others=others)
-    return _report(opened, target, result, options, clock)
+    with says_disk_full(target.store.parent), Workspace(target.store) as workspace:
+        plan = _plan_of(opened, columns, placement, options) if isinstance(source, str | os.PathLike) else None
+        with _site(workspace, target, plan, None if tmp is None else Path(tmp)) as site:
+            if not site.goes_on:
+                _require_space(opened, options, site.element, site.scratch)
+            with _crew(dask, options, site) as crew:
+                result = build_element(
+                    opened,
+                    columns,
+                    placement,
+                    options,
+                    element=site.element,
+                    scratch=site.scratch,
+                    ledger=site.ledger,
+                    crew=crew,
+                    clock=clock,
+                    progress=progress,
+                )
+            attrs = _attributes(opened, result, options, placement, coordinate_system)
+            with clock.stage("publishing"):
+                element = workspace.path / "element"
+                site.element.rename(element)
+                remove_unfinished(element)
+                others = other_elements(opened, workspace.path) if all_elements else None
+                publish(workspace, element, attrs, target, others=others)
+    return _report(opened, target, result, options, clock, notes=site.notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Site:
+    """Where an element is built."""
+
+    element: Path
+    """Folder of the element, on the file system of the store."""
+
+    scratch: Path
+    """Folder for buckets."""
+
+    ledger: Ledger | None = None
+    """What has been finished; None where a build that is stopped begins anew."""
+
+    goes_on: bool = False
+    """Whether there is something finished."""
+
+    notes: tuple[str, ...] = ()
+    """What a user should know."""
 
 
 @contextmanager
-def _scratch(workspace: Workspace, tmp: str | os.PathLike[str] | None) -> Iterator[Path]:
-    """Give a folder for buckets: the user's, or one in the workspace."""
-    if tmp is None:
-        folder = workspace.path / "scratch"
-        folder.mkdir()
-        yield folder
+def _site(workspace: Workspace, target: Target, plan: Mapping[str, object] | None, tmp: Path | None) -> Iterator[_Site]:
+    """Give folders to build in: those of a build that was stopped, where one with the same plan was."""
+    if plan is not None:
+        folder = BuildFolder(target.store, target.name, digest_of(plan), tmp=tmp)
+        if folder.is_free():
+            with folder:
+                yield _Site(
+                    element=folder.element,
+                    scratch=folder.scratch,
+                    ledger=folder.ledger,
+                    goes_on=folder.ledger.is_worth_keeping,
+                    notes=tuple(folder.notes),
+                )
+            return
+    element = workspace.path / "built"
+    element.mkdir()
+    with TemporaryDirectory(prefix="puncta-", dir=workspace.path if tmp is None else tmp) as made:
+        yield _Site(element=element, scratch=Path(made))
+
+
+def _plan_of(
+    source: Source, columns: Sequence[ColumnPlan], placement: Placement, options: BuildOptions
+) -> dict[str, object]:
+    """Return all that a build depends on, as values whose text is the same in every process."""
+    selection = options.selection
+    return {
+        "source": identity_of(Path(source.path)),
+        "columns": [(plan.name, plan.source, plan.role) for plan in columns],
+        "axes": placement.axes,
+        "affine": None if placement.affine is None else placement.affine.tolist(),
+        "selection": [selection.where, selection.controls is not None, selection.drop_invalid],
+        "options": replace(options, selection=Selection()),
+        "version": version("puncta"),
+    }
+
+
+@contextmanager
+def _crew(dask: object, options: BuildOptions, site: _Site) -> Iterator[Crew]:
+    """Give those who do the work: threads of this process, or the workers of a cluster."""
+    if dask is None:
+        yield ThreadCrew(options.workers, spare_memory(options.memory))
         return
-    with TemporaryDirectory(prefix="puncta-", dir=tmp) as made:
-        yield Path(made)
+    crew = DaskCrew(dask, [site.scratch, site.element])
+    try:
+        yield crew
+    finally:
+        crew.close()
 
 
 def _columns(source: Source, *, codes_column: bool) -> tuple[ColumnPlan, ...]:
@@ -265,7 +338,9 @@ def _attributes(
     return {**kept, **base, **added}
 
 
-def _report(source: Source, target: Target, result: Result, options: BuildOptions, clock: Clock) -> IndexReport:
+def _report(
+    source: Source, target: Target, result: Result, options: BuildOptions, clock: Clock, *, notes: tuple[str, ...]
+) -> IndexReport:
     fit = fit_of(result.counts, options.wishes.limit)
     features = result.layout.features
     grid = result.built.grids[0]
@@ -284,7 +359,7 @@ def _report(source: Source, target: Target, result: Result, options: BuildOption
         seconds=clock.seconds,
         fit=fit.case,
         fit_text=fit.text,
-        notes=result.notes,
+        notes=(*notes, *result.notes),
     )
 
 

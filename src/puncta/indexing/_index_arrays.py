@@ -40,14 +40,15 @@ class IndexWriter:
 
     def array(self, path: str, values: NDArray[np.generic]) -> None:
         """Write an array of one dimension below the element."""
-        self._root.create_array(path, data=values, chunks=(max(min(len(values), _CHUNK_VALUES), 1),))
+        # a build that goes on writes again what it had written
+        self._root.create_array(path, data=values, chunks=(max(min(len(values), _CHUNK_VALUES), 1),), overwrite=True)
 
     def strings(self, path: str, values: pa.Array) -> None:
         """Write the values of a column as strings."""
         # Arrow's texts, since readers compare them with those that Arrow makes of the rows: 1.0 is "1".
         texts = np.asarray(values.cast(pa.string()).fill_null("").to_pylist(), dtype=object)
         array = self._root.create_array(
-            path, shape=texts.shape, dtype="string", chunks=(max(min(len(texts), _CHUNK_VALUES), 1),)
+            path, shape=texts.shape, dtype="string", chunks=(max(min(len(texts), _CHUNK_VALUES), 1),), overwrite=True
         )
         if len(texts):
             array[:] = texts
@@ -104,7 +105,7 @@ class IndexWriter:
         n_pairs = int(level.tile_indptr[-1])
         chunks = (max(min(n_pairs, _CHUNK_VALUES), 1),)
         tiles, starts = (
-            self._root.create_array(f"{home}/{name}", shape=(n_pairs,), dtype=dtype, chunks=chunks)
+            self._root.create_array(f"{home}/{name}", shape=(n_pairs,), dtype=dtype, chunks=chunks, overwrite=True)
             for name, dtype in (("tiles", np.uint32), ("starts", np.int64))
         )
         at = 0

@@ -3,7 +3,7 @@
 Pure. RFC 3, "Sampling"; decisions P6, P9, P13 and P15.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from puncta.points._grid import Grid
 from puncta.points._sampling import is_kept, next_fraction
+
+WINDOW_ROWS = 2**20
+"""Rows that are looked at at once, and about those of a group of features."""
 
 
 def fraction_of_next_level(
@@ -90,6 +93,15 @@ def feature_tiles_of(features: NDArray[np.integer], tiles: NDArray[np.uint32]) -
     return FeatureTiles(features=features[starts].astype(np.int64), tiles=tiles[starts], counts=counts)
 
 
+def joined(parts: Sequence[FeatureTiles]) -> FeatureTiles:
+    """Return pairs that follow each other as one."""
+    return FeatureTiles(
+        features=np.concatenate([part.features for part in parts]),
+        tiles=np.concatenate([part.tiles for part in parts]),
+        counts=np.concatenate([part.counts for part in parts]),
+    )
+
+
 def ancestors_of(grids: Sequence[Grid]) -> list[NDArray[np.uint32]]:
     """Return, for each level, the tile of that level which holds each tile of level 0, shape (n_tiles of level 0,)."""
     ancestors = [np.arange(grids[0].n_tiles, dtype=np.uint32)]
@@ -121,6 +133,8 @@ def feature_fractions(
     """
     counts, tiles, u = rows
     n_features = len(counts)
+    if n_features == 1:
+        return _fractions_of_one(tiles, u, pairs, ancestors, limit=limit)
     fractions = np.ones((len(ancestors), n_features))
     thinned = np.zeros(n_features, dtype=bool)
     kept_counts, kept = np.zeros(n_features, dtype=np.int64), np.zeros(0, dtype=np.uint32)
@@ -140,6 +154,63 @@ def feature_fractions(
             stored = np.where(thinned, fractions[level], 0.0)
             kept_counts, kept = rows_kept(counts, u, stored)
     return fractions
+
+
+def _fractions_of_one(
+    tiles: NDArray[np.uint32],
+    u: NDArray[np.uint32],
+    pairs: FeatureTiles,
+    ancestors: Sequence[NDArray[np.uint32]],
+    *,
+    limit: int,
+) -> NDArray[np.float64]:
+    """Return P_g of every level for a single feature, of most points perhaps: no more is held of them."""
+    fractions = np.ones((len(ancestors), 1))
+    for level in range(1, len(ancestors)):
+        before, to_level = float(fractions[level - 1, 0]), ancestors[level]
+        if before == 1:
+            densest = int(pairs.moved(to_level).densest(1)[0])
+        else:
+            densest = int(_counts_kept(tiles, u, before, to_level).max())
+        fractions[level] = next_fraction(before, densest, limit)
+    return fractions
+
+
+def _counts_kept(
+    tiles: NDArray[np.uint32], u: NDArray[np.uint32], fraction: float, to_level: NDArray[np.uint32]
+) -> NDArray[np.int64]:
+    """Return how many of the rows that a fraction keeps lie in each tile of a level, window by window."""
+    counts = np.zeros(int(to_level[-1]) + 1, dtype=np.int64)
+    for start in range(0, len(u), WINDOW_ROWS):
+        window = slice(start, start + WINDOW_ROWS)
+        kept = tiles[window][is_kept(u[window], fraction)]
+        counts += np.bincount(to_level[kept], minlength=len(counts))
+    return counts
+
+
+def blocks_of(
+    tiles: NDArray[np.uint32], to_level: NDArray[np.uint32], row_tiles: int, *, target_rows: int
+) -> Iterator[tuple[int, int]]:
+    """Yield half-open ranges of rows, sorted by tile, whose tiles at a coarser level follow those of the range before.
+
+    Args:
+        tiles: Tile of level 0 of each row, shape (n,), ascending.
+        to_level: Tile of the coarser level of each tile of level 0, from `ancestors_of`.
+        row_tiles: Tiles of the coarser level that share one coordinate along the first axis.
+        target_rows: Rows after which a range ends, where it may.
+
+    """
+    # In C order the first axis varies slowest: at every level, tiles of one coordinate along it come before those of
+    # the next, and merging keeps neighbours together.
+    slabs = to_level // np.uint32(row_tiles)
+    borders = np.append(np.flatnonzero(np.diff(slabs, prepend=slabs[:1])), len(slabs))
+    starts = np.unique(np.searchsorted(tiles, borders))
+    first = 0
+    for start in starts.tolist():
+        if start - first >= target_rows or start == len(tiles):
+            if start > first:
+                yield first, start
+            first = start
 
 
 def rows_kept(

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from puncta.indexing._arrow_files import read_batch
 from puncta.indexing._columns import ROW, SAMPLE, TILE
+from puncta.indexing._crew import Crew
 from puncta.indexing._histogram import MAX_BINS, Histogram, empty_histogram
-from puncta.indexing._levels import buckets_of_tiles
-from puncta.indexing._runs import Runs
+from puncta.indexing._runs import RunFiles, Runs
 from puncta.indexing._stage import Progress, Staged
 from puncta.indexing._write_parquet import FileLayout
 from puncta.points._arrow import arrow_of, numpy_of
@@ -134,6 +134,74 @@ def has_unique_ids(staged: Staged, column: str) -> bool:
     return int(marks.sum()) == staged.n_rows
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A staged batch."""
+
+    number: int
+    """Its number, and that of its run."""
+
+    path: Path
+    """Its file."""
+
+    start: int
+    """First row of the source that it holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """What is known of a batch that was placed."""
+
+    counts: NDArray[np.int64]
+    """Rows of each tile, shape (n_tiles,)."""
+
+    offsets: NDArray[np.int64]
+    """First row of each bucket in the run, then the number of rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceRows:
+    """The work on each batch: its rows get their tile and their number, and go to the bucket of the tile.
+
+    Holds one batch and its sorted copy.
+    """
+
+    placement: Placement
+    """Where rows lie."""
+
+    grid: Grid
+    """Grid of level 0, which covers them."""
+
+    layout: FileLayout
+    """Layout of the files, whose final codes the rows are given."""
+
+    runs: RunFiles
+    """Where the runs go, keyed by bucket."""
+
+    bucket_of_tile: NDArray[np.uint32]
+    """Bucket of each tile."""
+
+    row_ids: str | None
+    """Column of unique ids, or None for the position in the source."""
+
+    seed: int
+    """Seed of the sampling."""
+
+    def __call__(self, item: Batch) -> Placed:
+        """Place one batch."""
+        batch = read_batch(item.path)
+        tiles = self.grid.covered_tile_ids(self.placement.placed(batch))
+        ids = _row_ids(batch, self.row_ids, item.start)
+        columns = {plan.name: batch.column(plan.name) for plan in self.layout.columns}
+        for name in self.layout.coded:
+            columns[name] = arrow_of(self.layout.final_codes(name, numpy_of(columns[name])))
+        rows = pa.RecordBatch.from_pydict(
+            {**columns, TILE: arrow_of(tiles), SAMPLE: arrow_of(sample_numbers(ids, self.seed))}
+        )
+        offsets = self.runs.write(item.number, rows, self.bucket_of_tile[tiles])
+        return Placed(counts=np.bincount(tiles, minlength=self.grid.n_tiles), offsets=offsets)
+
+
 def partition(
     staged: Staged,
     placement: Placement,
@@ -141,17 +209,13 @@ def partition(
     layout: FileLayout,
     folder: Path,
     *,
-    estimate: NDArray[np.int64],
-    tiles_per_part: int,
-    bucket_rows: int,
+    bucket_starts: NDArray[np.int64],
     row_ids: str | None,
     seed: int,
-    workers: int,
+    crew: Crew,
     progress: Progress | None,
-) -> tuple[Runs, NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Runs, NDArray[np.int64]]:
     """Cut the rows into buckets of neighbouring tiles, on disk.
-
-    Holds one batch and its sorted copy per worker.
 
     Args:
         staged: The rows.
@@ -159,44 +223,37 @@ def partition(
         grid: Grid of level 0, which covers them.
         layout: Layout of the files, whose final codes the rows are given.
         folder: Where the runs go.
-        estimate: About how many rows each tile holds, shape (n_tiles,).
-        tiles_per_part: Tiles of a part file; no bucket crosses one.
-        bucket_rows: Rows that a bucket should not exceed.
+        bucket_starts: First tile of each bucket.
         row_ids: Column of unique ids, or None for the position in the source.
         seed: Seed of the sampling.
-        workers: Threads.
+        crew: Who does the work.
         progress: Told how far it is.
 
     Returns:
-        The runs, keyed by bucket; the first tile of each bucket; the rows of each tile.
+        The runs, keyed by bucket; the rows of each tile.
 
     """
-    bucket_starts = buckets_of_tiles(estimate, tiles_per_part=tiles_per_part, target_rows=bucket_rows)
-    bucket_of_tile = bucket_of(bucket_starts, grid.n_tiles)
     runs = Runs(folder, len(bucket_starts))
-
-    def of_batch(number: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        batch = read_batch(staged.paths[number])
-        tiles = grid.covered_tile_ids(placement.placed(batch))
-        ids = _row_ids(batch, row_ids, staged.starts[number])
-        columns = {plan.name: batch.column(plan.name) for plan in staged.columns}
-        for name in layout.coded:
-            columns[name] = arrow_of(layout.final_codes(name, numpy_of(columns[name])))
-        rows = pa.RecordBatch.from_pydict(
-            {**columns, TILE: arrow_of(tiles), SAMPLE: arrow_of(sample_numbers(ids, seed))}
-        )
-        offsets = runs.files.write(number, rows, bucket_of_tile[tiles])
-        return np.bincount(tiles, minlength=grid.n_tiles), offsets
-
+    task = PlaceRows(
+        placement=placement,
+        grid=grid,
+        layout=layout,
+        runs=runs.files,
+        bucket_of_tile=bucket_of(bucket_starts, grid.n_tiles),
+        row_ids=row_ids,
+        seed=seed,
+    )
+    batches = [
+        Batch(number=number, path=path, start=start)
+        for number, (path, start) in enumerate(zip(staged.paths, staged.starts, strict=True))
+    ]
     counts = np.zeros(grid.n_tiles, dtype=np.int64)
-    done = 0
-    for number, (found, offsets) in enumerate(_shared(of_batch, range(len(staged.paths)), workers)):
-        counts += found
-        runs.add(number, offsets)
-        done += int(found.sum())
+    for batch, placed in zip(batches, crew.map(task, batches), strict=True):
+        counts += placed.counts
+        runs.add(batch.number, placed.offsets)
         if progress is not None:
-            progress("placing", done, staged.n_rows)
-    return runs, bucket_starts, counts
+            progress("placing", int(counts.sum()), staged.n_rows)
+    return runs, counts
 
 
 def bucket_of(bucket_starts: NDArray[np.int64], n_tiles: int) -> NDArray[np.uint32]:

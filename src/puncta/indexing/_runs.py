@@ -5,6 +5,7 @@ the rows of one level by bucket of the next. Runs are mapped into memory, so gat
 gathers runs knows their folder alone; where each key begins in each run is known to whoever plans the work.
 """
 
+import shutil
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -105,9 +106,8 @@ class Runs:
     def remove(self) -> None:
         """Delete the runs from disk."""
         _MAPS.forget(self.files.folder)
-        for path in self.files.folder.iterdir():
-            path.unlink()
-        self.files.folder.rmdir()
+        # may be gone already, where a build goes on
+        shutil.rmtree(self.files.folder, ignore_errors=True)
 
 
 # Each map is an entry in a table of the system's, which has some ten thousands of them for a process.

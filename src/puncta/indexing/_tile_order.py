@@ -374,7 +374,7 @@ def write_tile_order(
     counts = np.zeros(0 if coarser is None else coarser.rows.grid.n_tiles, dtype=np.int64)
     nullable: set[str] = set()
     done, total = 0, int(level.runs.counts.sum())
-    for part in crew.map(task, parts):
+    for part in crew.map(task, parts, need=_need):
         counts[part.tiles] += part.counts
         nullable.update(part.nullable)
         if coarser is not None:
@@ -385,6 +385,16 @@ def write_tile_order(
         if progress is not None:
             progress(stage, done, total)
     return counts, frozenset(nullable)
+
+
+# What is held of each row of a tile that is too large to be sorted: codes as they are written, and texts.
+_BYTES_OF_A_LARGE_TILE = 24
+
+
+def _need(part: Part) -> int:
+    """Return the bytes that the largest tile of a part takes, where it is a bucket by itself."""
+    rows = [int((bucket.spans[:, 2] - bucket.spans[:, 1]).sum()) for bucket in part.buckets if bucket.windows > 1]
+    return max(rows, default=0) * _BYTES_OF_A_LARGE_TILE
 
 
 def _note(runs: Runs, written: Mapping[int, NDArray[np.int64]]) -> None:

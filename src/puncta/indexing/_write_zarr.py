@@ -189,6 +189,9 @@ def _declare(
     attributes: dict[str, Any],
 ) -> None:
     """Write the `zarr.json` of an array; without a plan, of one that says which values are there."""
+    if path in group:
+        # written by the same build before it was stopped; to make it again would remove its shards
+        return
     shape, chunk_rows, chunks_per_shard = extent
     blosc = BloscCodec(
         typesize=dtype.itemsize, cname="zstd", clevel=1, shuffle="shuffle" if plan is None else plan.shuffle
