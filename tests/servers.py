@@ -6,7 +6,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -207,12 +207,30 @@ def _bounds(asked: str, size: int) -> tuple[int, int]:
     return int(first), min(int(last) + 1, size) if last else size
 
 
+@dataclass(kw_only=True)
+class BucketFaults:
+    """What an S3 service does wrong, or does at a given moment, all of it off at first."""
+
+    before: Callable[[str, str], int | None] | None = None
+    """Called with method and path before a request is answered; a number that it returns is answered instead."""
+
+    under_way: list[str] = field(default_factory=list)
+    """Requests that are being answered, which a client that was stopped no longer waits for."""
+
+
 class BucketServer:
     """An S3 service of buckets in memory that keeps a log."""
 
-    def __init__(self, url: str, client: Any, requests: list[Request]) -> None:  # noqa: ANN401 (made at run time)
+    def __init__(
+        self,
+        url: str,
+        client: Any,  # noqa: ANN401 (made at run time)
+        requests: list[Request],
+        faults: BucketFaults,
+    ) -> None:
         self.url = url
         self.requests = requests
+        self.faults = faults
         self.options: dict[str, Any] = {
             "endpoint": url,
             "region": _REGION,
@@ -233,7 +251,10 @@ class BucketServer:
         return f"s3://{bucket}"
 
     def reset(self) -> None:
-        """Remove all buckets and forget the requests."""
+        """Remove all buckets and forget the requests and the faults."""
+        self.faults.before = None
+        while self.faults.under_way:
+            time.sleep(0.01)
         with urlopen(f"{self.url}/moto-api/reset", data=b""):  # noqa: S310 (our own server)
             self.requests.clear()
 
@@ -241,6 +262,21 @@ class BucketServer:
         """Return a presigned link to a file."""
         link: str = self._client.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": name})
         return link
+
+    def put(self, name: str, content: bytes, bucket: str = "tissue") -> None:
+        """Put a file, whatever is there; the request is logged."""
+        self._client.put_object(Bucket=bucket, Key=name, Body=content)
+
+    def files(self, bucket: str = "tissue") -> dict[str, bytes]:
+        """Return what is in a bucket by name, without a request that is logged."""
+        before, self.faults.before = self.faults.before, None
+        n_requests = len(self.requests)
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
+        names = [member["Key"] for page in pages for member in page.get("Contents", ())]
+        found = {name: self._client.get_object(Bucket=bucket, Key=name)["Body"].read() for name in names}
+        del self.requests[n_requests:]
+        self.faults.before = before
+        return found
 
 
 @contextmanager
@@ -252,7 +288,8 @@ def bucket_server() -> Iterator[BucketServer]:
     from werkzeug.serving import make_server  # noqa: PLC0415
 
     log: list[Request] = []
-    application = _logged(DomainDispatcherApplication(create_backend_app), log)
+    faults = BucketFaults()
+    application = _logged(DomainDispatcherApplication(create_backend_app), log, faults)
     server = make_server("127.0.0.1", 0, application, threaded=True)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     url = f"http://127.0.0.1:{server.server_port}"
@@ -262,7 +299,7 @@ def bucket_server() -> Iterator[BucketServer]:
         "s3", endpoint_url=url, region_name=_REGION, aws_access_key_id=_KEY, aws_secret_access_key=HIDDEN_WORD
     )
     try:
-        yield BucketServer(url, client, log)
+        yield BucketServer(url, client, log, faults)
     finally:
         client.close()
         server.shutdown()
@@ -279,15 +316,25 @@ def _contents(files: Path | Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
             yield path.relative_to(files).as_posix(), path.read_bytes()
 
 
-def _logged(application: Any, log: list[Request]) -> Any:  # noqa: ANN401 (the library ships no types)
+def _logged(application: Any, log: list[Request], faults: BucketFaults) -> Any:  # noqa: ANN401 (the library ships no types)
     def answer(environ: dict[str, Any], start_response: Any) -> Any:  # noqa: ANN401 (likewise)
+        faults.under_way.append(environ["RAW_URI"])
+        try:
+            return logged(environ, start_response)
+        finally:
+            faults.under_way.remove(environ["RAW_URI"])
+
+    def logged(environ: dict[str, Any], start_response: Any) -> Any:  # noqa: ANN401 (likewise)
         status: list[str] = []
 
         def note(code: str, *rest: Any) -> Any:  # noqa: ANN401 (likewise)
             status.append(code)
             return start_response(code, *rest)
 
-        body = b"".join(application(environ, note))
+        forced = faults.before(environ["REQUEST_METHOD"], environ["RAW_URI"]) if faults.before else None
+        if forced is not None:
+            note(f"{forced} {HTTPStatus(forced).phrase}", [])
+        body = b"".join(application(environ, note)) if forced is None else b""
         log.append(
             Request(
                 method=environ["REQUEST_METHOD"],

@@ -2,74 +2,137 @@
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from puncta.errors import OverwriteError, SourceError, UnsupportedError
+from puncta.errors import OverwriteError, QueryError, SourceError, UnsupportedError
+from puncta.indexing._destination import Target, check_name, is_element
 from puncta.indexing._index_arrays import group_document
 from puncta.indexing._source import Source
 from puncta.spec.spatialdata import root_attrs
-from puncta.store import Workspace, copy_tree, refresh_consolidated
-from puncta.store._locate import is_there, local_path, locate, zarr_format_of
+from puncta.store import Workspace, consolidated_below, copy_tree, link_tree, read_attributes, refresh_consolidated
+from puncta.store._locate import URL, is_there, local_path, locate, zarr_format_of
+from puncta.store._open import path_of_url
 
-type Form = Literal["in place", "into a store", "new store"]
+__all__ = ["Target", "other_elements", "publish", "require_new_store", "resolve_target"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Where an element goes."""
-
-    store: Path
-    """The SpatialData store."""
-
-    name: str
-    """Name of the element."""
-
-    form: Form
-    """Replaces its own source, is added to a store, or comes with a store of its own."""
-
-    replace: bool
-    """Whether an element, or a store, at this place may be replaced."""
-
-    @property
-    def path(self) -> Path:
-        """Folder of the element."""
-        return self.store / "points" / self.name
+_ZARR_ALONE = ("zarr",)
 
 
 def resolve_target(
-    source: Source, store: str | os.PathLike[str] | None, *, in_place: bool, name: str | None, overwrite: bool
+    source: Source,
+    store: str | os.PathLike[str] | None,
+    *,
+    in_place: bool,
+    name: str | None,
+    overwrite: bool,
+    layouts: Sequence[str] = ("parquet",),
+    storage_options: Mapping[str, object] | None = None,
+    tmp: str | os.PathLike[str] | None = None,
 ) -> Target:
     """Return where the indexed element goes.
+
+    An element in the Zarr layout alone is no element that spatialdata can read: it stands alone, or beside a
+    `points.parquet` that is there already (P18).
+
+    Args:
+        source: What is indexed.
+        store: Path or URL of a store, there or new; or of an element that stands alone.
+        in_place: Whether the element replaces its own source.
+        name: Name of the element; the source's own by default.
+        overwrite: Whether what is there may be replaced.
+        layouts: `parquet`, `zarr`, or both.
+        storage_options: For a URL: what obstore takes for it, unchanged.
+        tmp: Where an element is built that goes to a URL; the system's folder for temporary files.
 
     Raises:
         SourceError: If neither or both of a store and in place were asked for, or the source cannot be changed.
         OverwriteError: If something is there that may not be replaced.
-        UnsupportedError: If the store is of Zarr format 2.
+        UnsupportedError: If the store is of Zarr format 2, or nothing can be written to such a URL.
+        QueryError: If a storage option is of no use.
 
     """
     if in_place == (store is not None):
         raise SourceError("say where the index goes: either -o STORE (store=...) or --in-place (in_place=True)")
-    if store is None:
-        return _in_place(source, name, overwrite=overwrite)
+    is_alone = tuple(layouts) == _ZARR_ALONE
+    text = "" if store is None else os.fspath(store)
+    if is_alone and name is not None and store is not None:
+        raise SourceError(
+            f"{text} becomes the element itself with --layout zarr, so it needs no name; leave out --name"
+        )
     own_name = source.element.name if source.element is not None else "transcripts"
-    element_name = own_name if name is None else name
-    _check_name(element_name)
-    place = local_path(store)
-    is_own = source.element is not None and place.resolve() == source.element.root.resolve()
-    if is_own and source.element is not None and element_name == source.element.name:
+    url = URL.match(text)
+    if url and url["scheme"].lower() != "file":
+        from puncta.indexing._target_url import resolve_url  # noqa: PLC0415 (obstore is not loaded where all is local)
+
+        return resolve_url(text, name, own_name, is_alone=is_alone, storage_options=storage_options or {}, tmp=tmp)
+    if storage_options:
+        names = ", ".join(map(repr, storage_options))
+        raise QueryError(f"storage options ({names}) are given, and the target is on this machine; leave them out")
+    if store is None:
+        return _in_place(source, name, overwrite=overwrite, keeps_parquet=is_alone)
+    place = local_path(path_of_url(text) if url else text)
+    _refuse_own_store(source, place, own_name if name is None else name)
+    _refuse_inside(place)
+    if is_alone:
+        return _alone(place, overwrite=overwrite)
+    return _in_store(place, own_name if name is None else name, overwrite=overwrite)
+
+
+def require_new_store(target: Target) -> None:
+    """Check that the other elements of a source's store can come along.
+
+    Raises:
+        SourceError: If the target is a store that is there, which has its own.
+        UnsupportedError: If it is no store.
+
+    """
+    if target.form == "element":
+        raise UnsupportedError(
+            f"{target.address} becomes an element without a store, so no others can come along; give --layout both, "
+            "or leave out --all-elements"
+        )
+    if target.form != "new store":
+        there = target.store if target.remote is None else target.remote.bucket.path(target.remote.key)
+        raise SourceError(f"{there} is there already, so no other elements can come along; give a new store")
+
+
+def _refuse_own_store(source: Source, place: Path, name: str) -> None:
+    element = source.element
+    if element is not None and place.resolve() == element.root.resolve() and name == element.name:
         raise OverwriteError(f"{place} is the store that the points come from; index them with --in-place")
-    if not is_there(place):
-        return Target(store=place, name=element_name, form="new store", replace=False)
-    root = locate(place).root
-    if root != place.resolve() and root != place:
+
+
+def _refuse_inside(place: Path) -> None:
+    nearest = next((folder for folder in (place, *place.parents) if is_there(folder)), place)
+    root = locate(nearest).root
+    if zarr_format_of(root) is not None and root not in {place, place.resolve()}:
         raise SourceError(f"{place} lies inside the store {root}; give the store itself, and the element as --name")
-    return _into(place, element_name, overwrite=overwrite)
 
 
-def _in_place(source: Source, name: str | None, *, overwrite: bool) -> Target:
+def _in_store(place: Path, name: str, *, overwrite: bool) -> Target:
+    check_name(name)
+    if not is_there(place):
+        return Target(store=place, name=name, form="new store", replace=False)
+    return _into(place, name, overwrite=overwrite)
+
+
+def _alone(place: Path, *, overwrite: bool) -> Target:
+    if is_there(place):
+        if zarr_format_of(place) is None:
+            raise OverwriteError(f"{place} exists and is no element; give another -o")
+        if not is_element(read_attributes(place)):
+            raise UnsupportedError(
+                f"{place} is a store, and spatialdata cannot read an element without points.parquet in it; give "
+                "--layout both, or a new -o for the element alone"
+            )
+        if not overwrite:
+            raise OverwriteError(f"{place} exists; give --overwrite to replace it, or another -o")
+    return Target(store=place, name=place.name, form="element", replace=overwrite)
+
+
+def _in_place(source: Source, name: str | None, *, overwrite: bool, keeps_parquet: bool) -> Target:
     element = source.element
     if element is None:
         raise SourceError(
@@ -85,7 +148,7 @@ def _in_place(source: Source, name: str | None, *, overwrite: bool) -> Target:
         )
     if "spatial_index" in element.attrs and not overwrite:
         raise OverwriteError(f"{element.path} has a spatial index already; give --overwrite to build it anew")
-    return Target(store=element.root, name=element.name, form="in place", replace=True)
+    return Target(store=element.root, name=element.name, form="in place", replace=True, keeps_parquet=keeps_parquet)
 
 
 def _into(place: Path, name: str, *, overwrite: bool) -> Target:
@@ -94,25 +157,27 @@ def _into(place: Path, name: str, *, overwrite: bool) -> Target:
         raise OverwriteError(f"{place} exists and is no SpatialData store; give another -o")
     if zarr_format == 2:  # noqa: PLR2004  # the name of the format
         raise UnsupportedError(f"{place} is a Zarr v2 store, which puncta never changes; give a new -o")
+    if is_element(read_attributes(place)):
+        raise OverwriteError(f"{place} is a points element without a store; give another -o")
     target = Target(store=place, name=name, form="into a store", replace=overwrite)
     if is_there(target.path) and not overwrite:
         raise OverwriteError(f"{target.path} exists; give --overwrite to replace it, or another --name")
     return target
 
 
-def _check_name(name: str) -> None:
-    # as spatialdata has it: other characters make names that it refuses to read
-    allowed = all(letter.isalnum() or letter in "_-." for letter in name)
-    if not name or not allowed or name.startswith("__") or name in {".", ".."}:
-        raise SourceError(
-            f"the name {name!r} cannot be that of an element; use letters, digits, '_', '-' and '.', not '__' in front"
-        )
-
-
 def publish(
-    workspace: Workspace, element: Path, attrs: Mapping[str, Any], target: Target, *, others: Path | None
+    workspace: Workspace,
+    element: Path,
+    attrs: Mapping[str, Any],
+    target: Target,
+    *,
+    others: Path | None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> None:
     """Put a finished element in its place; its `zarr.json` is written last of its files.
+
+    That document also repeats the metadata of all that is below it, so that a remote reader needs no other. Other files
+    that are in a folder of an element that is replaced go, but for a `points.parquet` that is to stay.
 
     Args:
         workspace: Where it was built.
@@ -120,14 +185,25 @@ def publish(
         attrs: Its attributes.
         target: Where it goes.
         others: A store whose other elements a new store takes along, if any.
+        progress: Called with what is done of an upload, in bytes.
 
     """
-    document = {**group_document(), "attributes": dict(attrs)}
-    (element / "zarr.json").write_text(json.dumps(document, indent=2, allow_nan=False))
-    if target.form != "new store":
-        workspace.publish_directory(element, target.path, replace=target.replace)
+    if target.keeps_parquet:
+        link_tree(target.path / "points.parquet", element / "points.parquet")
+    document = {**group_document(), "attributes": dict(attrs), "consolidated_metadata": consolidated_below(element)}
+    (element / "zarr.json").write_text(json.dumps(document, allow_nan=False))
+    built = _with_store(workspace.path / "store", element, target, others) if target.form == "new store" else element
+    if target.remote is not None:
+        from puncta.indexing._target_url import put_there  # noqa: PLC0415 (as above)
+
+        put_there(built, target, progress)
         return
-    store = workspace.path / "store"
+    place = target.store if target.form == "new store" else target.path
+    workspace.publish_directory(built, place, replace=target.replace)
+
+
+def _with_store(store: Path, element: Path, target: Target, others: Path | None) -> Path:
+    """Make a store around an element, which is moved there."""
     if others is not None:
         copy_tree(others, store)
     else:
@@ -139,7 +215,7 @@ def publish(
         (points / "zarr.json").write_text(json.dumps(group_document()))
     element.rename(points / target.name)
     refresh_consolidated(store)
-    workspace.publish_directory(store, target.store, replace=False)
+    return store
 
 
 def _write_root(store: Path) -> None:

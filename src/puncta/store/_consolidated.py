@@ -6,8 +6,8 @@ gathered by hand and written at once.
 """
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from puncta.errors import MissingError
@@ -40,12 +40,40 @@ def refresh_consolidated(root: Path, *, scratch: Path | None = None) -> bool:
         document = read_document(path)
         if not document.get(_KEY):
             return False
-        nodes = sorted(_nodes(root, ""), key=lambda node: (node[0].count("/"), node[0]))
-        fresh = document | {_KEY: _inline(dict(nodes))}
+        fresh = document | {_KEY: consolidated_below(root)}
         if fresh == document:
             return False
         write_file(path, json.dumps(fresh, indent=2).encode(), scratch=scratch)
     return True
+
+
+def consolidated_below(folder: Path) -> dict[str, Any]:
+    """Return the consolidated metadata of a group: what its `zarr.json` says of all that is below it.
+
+    Raises:
+        StoreError: If a document cannot be read.
+
+    """
+    return _inline(dict(_nodes(folder, "")))
+
+
+def with_member(document: Mapping[str, Any], path: str, member: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document of a group, whose consolidated metadata has or gets a member with all that is below it.
+
+    Args:
+        document: Of the group, with consolidated metadata.
+        path: Of the member, from the group; groups between that are missing are put in, without attributes.
+        member: Its document, with consolidated metadata of its own.
+
+    """
+    nodes = {name: node for name, node in document[_KEY]["metadata"].items() if not f"{name}/".startswith(f"{path}/")}
+    for above in PurePosixPath(path).parents:
+        if above.name:
+            empty = {"zarr_format": 3, "node_type": "group", "attributes": {}, _KEY: _inline({})}
+            nodes.setdefault(above.as_posix(), empty)
+    nodes[path] = {**member, _KEY: _inline({})}
+    nodes |= {f"{path}/{name}": node for name, node in member.get(_KEY, _inline({}))["metadata"].items()}
+    return {**document, _KEY: _inline(nodes)}
 
 
 def _nodes(folder: Path, prefix: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -64,5 +92,6 @@ def _nodes(folder: Path, prefix: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield name, document
 
 
-def _inline(metadata: dict[str, Any]) -> dict[str, Any]:
-    return {"kind": "inline", "must_understand": False, "metadata": metadata}
+def _inline(nodes: dict[str, Any]) -> dict[str, Any]:
+    ordered = sorted(nodes.items(), key=lambda node: (node[0].count("/"), node[0]))
+    return {"kind": "inline", "must_understand": False, "metadata": dict(ordered)}

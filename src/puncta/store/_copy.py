@@ -1,5 +1,6 @@
-"""Whole folders, copied."""
+"""Whole folders, copied or linked."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -8,6 +9,9 @@ from puncta.errors import MissingError, OverwriteError
 from puncta.store._atomic import is_private_name, says_refused
 from puncta.store._disk import walk
 from puncta.store._locate import is_there
+
+# What a file system answers that cannot give this file one more name; EPERM also where the file is another user's.
+_CANNOT_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 def copy_tree(source: Path, target: Path) -> None:
@@ -34,6 +38,39 @@ def copy_tree(source: Path, target: Path) -> None:
             inner = folder.relative_to(source)
             if not any(map(is_private_name, inner.parts)):
                 _copy_names(folder, names, target / inner, source)
+
+
+def link_tree(source: Path, target: Path) -> None:
+    """Give a file, or all files of a folder, a second name, so that they take no room; where that cannot be, copy them.
+
+    Links stay as they are: what is linked is to take the place of its source.
+
+    Raises:
+        SpaceError: If the disk becomes full.
+        StoreError: If anything cannot be read or written.
+
+    """
+    with says_refused(target):
+        if source.is_symlink() or not source.is_dir():
+            _link_file(source, target)
+            return
+        for folder, _, names in walk(source):
+            copy = target / folder.relative_to(source)
+            copy.mkdir(parents=True, exist_ok=True)
+            for name in names:
+                _link_file(folder / name, copy / name)
+
+
+def _link_file(file: Path, name: Path) -> None:
+    if file.is_symlink():
+        name.symlink_to(file.readlink())
+        return
+    try:
+        name.hardlink_to(file)
+    except OSError as error:
+        if error.errno not in _CANNOT_LINK:
+            raise
+        shutil.copy2(file, name)
 
 
 def _copy_names(folder: Path, names: list[str], copy: Path, source: Path) -> None:

@@ -12,7 +12,7 @@ from puncta.store._locate import URL, first_file, is_zip, local_path, locate
 from puncta.store._zip import LocalZip, RemoteZip
 
 _WEB: Final = ("http", "https")
-_BUCKETS: Final = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
+BUCKETS: Final = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
 _SUPPORTED: Final = "a local path, or a URL that begins with file://, http://, https://, s3://, gs:// or az://"
 
 
@@ -47,7 +47,7 @@ def open_place(path_or_url: str | os.PathLike[str], storage_options: Mapping[str
     if options:
         names = ", ".join(map(repr, options))
         raise QueryError(f"{len(options)} storage options ({names}) are given with a local path ({text!r}); omit them")
-    return _open_local(_path_of(text) if url else text)
+    return _open_local(path_of_url(text) if url else text)
 
 
 def _open_local(path: str) -> Place:
@@ -68,8 +68,8 @@ def _open_local(path: str) -> Place:
 def _open_url(scheme: str, url: str, options: Mapping[str, object]) -> Place:
     if scheme in _WEB:
         origin, key = _split_web(url)
-    elif scheme in _BUCKETS:
-        origin, key = _split_bucket(scheme, url)
+    elif scheme in BUCKETS:
+        origin, key = split_bucket(scheme, url)
     else:
         raise UnsupportedError(f"{scheme}:// URLs are not read; give {_SUPPORTED}")
 
@@ -99,7 +99,7 @@ def _split_web(url: str) -> tuple[str, str]:
     return f"{parts.scheme}://{parts.netloc}{query}", key
 
 
-def _split_bucket(scheme: str, url: str) -> tuple[str, str]:
+def split_bucket(scheme: str, url: str) -> tuple[str, str]:
     """Return the bucket of a URL, and the rest as it is: there nothing is encoded, as the clouds' own tools have it."""
     bucket, _, key = url[len(scheme) + 3 :].partition("/")
     if not bucket:
@@ -107,7 +107,13 @@ def _split_bucket(scheme: str, url: str) -> tuple[str, str]:
     return f"{scheme}://{bucket}", key.strip("/")
 
 
-def _path_of(url: str) -> str:
+def path_of_url(url: str) -> str:
+    """Return the path that a URL of a local file names.
+
+    Raises:
+        UnsupportedError: If the file is another machine's.
+
+    """
     parts = urlsplit(url)
     if parts.netloc not in {"", "localhost"}:
         raise UnsupportedError(f"{url!r} is a file of another machine ({parts.netloc!r}); give a path of this one")

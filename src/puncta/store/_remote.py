@@ -59,7 +59,7 @@ _STATUS: Final = re.compile(r"status code: (\d{3}(?: [A-Za-z]+)*)")
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
 _REASON: Final = re.compile(r'(?:message|error): "([^"\\]*)"')
 _TIMEOUT: Final = re.compile(r"kind: Timeout|TimedOut")
-_NO_BUCKET: Final = re.compile(r"<Code>(NoSuchBucket|ContainerNotFound)</Code>")
+NO_BUCKET: Final = re.compile(r"<Code>(NoSuchBucket|ContainerNotFound)</Code>")
 _NOT_PARTIAL: Final = re.compile(r"Range request not supported by|non-partial response|does not support suffix range")
 # where machines in a cloud ask for credentials, which is tried when none were given
 _CREDENTIALS: Final = re.compile(r"/latest/(api/token|meta-data/)|token request")
@@ -104,7 +104,7 @@ class Remote:
         whole = repr((url, sorted(self._options.items(), key=repr)))
         self.identity: Final[Hashable] = hashlib.sha256(whole.encode()).hexdigest()
         self.reads = Reads()
-        self._store = _open_store(url, self._options, name=self.name)
+        self._store = open_store(url, self._options, name=self.name)
         self._has_suffixes = not isinstance(self._store, AzureStore)
 
     def __reduce__(self) -> tuple[type["Remote"], tuple[str, dict[str, object]]]:
@@ -171,8 +171,12 @@ class Remote:
             StoreError: If the bucket cannot be listed.
 
         """
+        return (name for name, _ in self.sizes(prefix))
+
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Return name and length in bytes of all files that begin with a prefix; else as `names`."""
         self._require_listing()
-        return self._names(prefix)
+        return self._sizes(prefix)
 
     def children(self, folder: str) -> Iterator[str]:
         """Return the names directly in a folder, of files and of folders, without what is below these.
@@ -196,7 +200,7 @@ class Remote:
 
     async def _request(self, key: str, wanted: tuple[int, int] | int | None) -> Answer | None:
         """Return a range of a file as far as the file has it, the last bytes of it, or all."""
-        _require_unforked()
+        require_unforked()
         if not key or key.strip("/") != key:
             raise StoreError(f"{key!r} is no name of a file of {self.name}; give one without a slash at its ends")
         self.reads.add(requests=1, nbytes=0)
@@ -204,7 +208,7 @@ class Remote:
             result = await obstore.get_async(self._store, key, options=_options_of(wanted))
             data = memoryview(await result.bytes_async())
         except FileNotFoundError as error:
-            if _NO_BUCKET.search(str(error)):
+            if NO_BUCKET.search(str(error)):
                 self._refuse(key, error)
             return None
         except (BaseError, ValueError, OSError) as error:
@@ -232,7 +236,7 @@ class Remote:
             raise StoreError(f"{self._path(key)} changed while it was read; open it again")
         return answer
 
-    def _names(self, prefix: str) -> Iterator[str]:
+    def _sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
         # a listing ends its prefix with a slash, so what ends within a name is left to us
         folder = prefix.rpartition("/")[0]
         try:
@@ -240,7 +244,7 @@ class Remote:
             self.reads.add(requests=1, nbytes=0)
             for number, page in enumerate(pages):
                 self.reads.add(requests=min(number, 1), nbytes=0)
-                yield from (member["path"] for member in page if member["path"].startswith(prefix))
+                yield from ((member["path"], member["size"]) for member in page if member["path"].startswith(prefix))
         except (BaseError, ValueError, OSError) as error:
             self._refuse(prefix, error)
 
@@ -250,11 +254,11 @@ class Remote:
                 f"{self.name} is a web server, which cannot list its files; read them by name, consolidate the store's "
                 "metadata, or give the address of the bucket (s3://, gs://, az://)"
             )
-        _require_unforked()
+        require_unforked()
 
     def _refuse(self, key: str, error: Exception) -> NoReturn:
         # "from None": the message of the library's error has the URL with its signature, and a traceback would print it
-        raise _said(str(error), self._path(key), refused=_is_refusal(error)) from None
+        raise said(str(error), self._path(key), refused=is_refusal(error)) from None
 
     def _path(self, key: str) -> str:
         return f"{self.name}/{key}"
@@ -275,7 +279,13 @@ def _due(wanted: tuple[int, int] | int | None, size: int) -> tuple[int, int]:
     return wanted[0], min(wanted[1], size)
 
 
-def _open_store(url: str, options: Mapping[str, Any], *, name: str) -> ObjectStore:
+def open_store(url: str, options: Mapping[str, Any], *, name: str) -> ObjectStore:
+    """Return obstore's object for a server or bucket, which sends no request yet.
+
+    Raises:
+        QueryError: If an option is unknown, has a wrong value or is wanting.
+
+    """
     is_web = urlsplit(url).scheme.lower() in _WEB
     flat = {key: value for key, value in options.items() if key not in _NESTED_OPTIONS}
     client = {key: value for key, value in flat.items() if is_web or key in _CLIENT_OPTIONS}
@@ -294,12 +304,20 @@ def _open_store(url: str, options: Mapping[str, Any], *, name: str) -> ObjectSto
         raise QueryError(f"{name} cannot be opened: {reason} (options given: {given}); correct the options") from None
 
 
-def _said(message: str, path: str, *, refused: bool) -> StoreError | MissingError:
-    """Return the error that a message of obstore's about a file means."""
+def said(message: str, path: str, *, refused: bool, what: str = "read") -> StoreError | MissingError:
+    """Return the error that a message of obstore's about a file means.
+
+    Args:
+        message: What obstore says.
+        path: The file, as people know it.
+        refused: Whether the server knows who asks, or does not, and says no.
+        what: What was to be done with the file: it could not be ... it.
+
+    """
     status, code = _STATUS.search(message), _CODE.search(message)
     answer = ", ".join(found[1] for found in (status, code) if found)
-    if _NO_BUCKET.search(message):
-        return MissingError(f"could not read {path}: there is no such bucket ({answer}); check its name")
+    if NO_BUCKET.search(message):
+        return MissingError(f"could not {what} {path}: there is no such bucket ({answer}); check its name")
     if _NOT_PARTIAL.search(message):
         return _NotPartialError(
             f"{path}: a part was asked for and the server answered with the whole file; "
@@ -310,15 +328,19 @@ def _said(message: str, path: str, *, refused: bool) -> StoreError | MissingErro
             f"{path} ends before the bytes that were expected ({answer}); it may be incomplete, or changed while it "
             "was read: copy it again, or open it again"
         )
-    return StoreError(f"could not read {path}: {_refusal(message, answer, refused=refused)}")
+    # a listing that is refused comes as an error of no particular kind
+    refused = refused or answer.startswith(("401", "403"))
+    return StoreError(f"could not {what} {path}: {_refusal(message, answer, refused=refused, what=what)}")
 
 
-def _refusal(message: str, answer: str, *, refused: bool) -> str:
-    """Return why a file could not be read, and what to do."""
+def _refusal(message: str, answer: str, *, refused: bool, what: str) -> str:
+    """Return why the server did not do it, and what to do."""
     if _CREDENTIALS.search(message):
         return (
             "no credentials were found; give them as storage options, or skip_signature=true where everybody may read"
         )
+    if refused and what != "read":
+        return f"the server refuses it ({answer}); check that the credentials may {what} there"
     if refused:
         return (
             f"the server refuses it ({answer}); check that the link has not expired and the credentials may read it "
@@ -339,7 +361,8 @@ def _reason(message: str) -> str:
     return re.sub(r"Error performing \w+ \S+ in \S+|\w+://\S+", "the request", first)
 
 
-def _is_refusal(error: Exception) -> bool:
+def is_refusal(error: Exception) -> bool:
+    """Whether the server knows who asks, or does not, and says no."""
     return isinstance(error, (PermissionDeniedError, UnauthenticatedError))
 
 
@@ -359,7 +382,8 @@ def _without_secrets(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-def _require_unforked() -> None:
+def require_unforked() -> None:
+    """Refuse in a process that was forked after a first request."""
     global _process  # noqa: PLW0603  # the threads of obstore are one for the process, too
     if _process is None:
         _process = os.getpid()

@@ -97,6 +97,15 @@ class LocalZip:
             archive.close()
         yield from _matching(index, prefix)
 
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield name and length in bytes, as they lie in the archive, of all members that begin with a prefix."""
+        archive = self._open_archive()
+        try:
+            index = self._index(archive)
+        finally:
+            archive.close()
+        yield from _sizes(index, prefix)
+
     def _open_archive(self) -> OpenFile:
         archive = self._files.open(self._key)
         if archive is None:
@@ -221,9 +230,16 @@ class RemoteZip:
             StoreError: If the directory is not read yet, which only `load` can wait for.
 
         """
+        yield from _matching(self._known_index(), prefix)
+
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield name and length in bytes of all members that begin with a prefix; else as `names`."""
+        yield from _sizes(self._known_index(), prefix)
+
+    def _known_index(self) -> ZipIndex:
         if self._loaded is None:
             raise StoreError(f"the names in {self.name} are not read yet; await load() before")
-        yield from _matching(self._loaded.index, prefix)
+        return self._loaded.index
 
     async def _load(self) -> _Loaded:
         if self._loaded is not None:
@@ -310,3 +326,7 @@ def _joined(head: memoryview, tail: memoryview, tail_start: int, *, span: Direct
 
 def _matching(index: ZipIndex, prefix: str) -> Iterator[str]:
     return (name for name in index.positions if name.startswith(prefix))
+
+
+def _sizes(index: ZipIndex, prefix: str) -> Iterator[tuple[str, int]]:
+    return ((name, int(index.size[index.positions[name]])) for name in _matching(index, prefix))
