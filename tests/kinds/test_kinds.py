@@ -101,7 +101,7 @@ def test_what_is_not_there_or_of_another_kind_is_refused(tmp_path: Path) -> None
     with pytest.raises(UnsupportedError, match="zip"):
         validate(tmp_path / "a.zip")
     with pytest.raises(UnsupportedError, match="URL"):
-        info("https://example.org/a.zarr")
+        info("ftp://example.org/a.zarr")
 
 
 def test_info_has_the_keys_of_the_interface(stores: dict[str, Path]) -> None:

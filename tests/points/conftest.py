@@ -113,7 +113,7 @@ def placed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     store = tmp_path_factory.mktemp("placed") / "study.zarr"
     table = pa.Table.from_pandas(frame, preserve_index=False)
     path = puncta.index_points(table, store, feature_key="gene", tile_size=300, feature_order=False).path
-    turned(path)
+    turned(Path(path))
     puncta.index_points(
         path, in_place=True, overwrite=True, coordinate_system=request.param, tile_size=TILE[request.param]
     )

@@ -86,7 +86,7 @@ def test_axes_in_another_order_keep_their_transformation(tmp_path: Path) -> None
     path = puncta.index_points(
         pa.Table.from_pandas(frame), tmp_path / "study.zarr", axes=("x", "y", "z"), feature_key="gene"
     ).path
-    moved(path, WITH_Z)
+    moved(Path(path), WITH_Z)
     puncta.index_points(path, in_place=True, overwrite=True, axes=("z", "y", "x"))
     points = puncta.open_points(path)
     given = get_transformation(points.to_element(points.query()))

@@ -10,7 +10,15 @@ import pandas as pd
 import pytest
 
 import puncta
-from puncta.errors import MetadataError, MissingError, NotIndexedError, StaleIndexError, StoreError, UnsupportedError
+from puncta.errors import (
+    MetadataError,
+    MissingError,
+    NotIndexedError,
+    QueryError,
+    StaleIndexError,
+    StoreError,
+    UnsupportedError,
+)
 from puncta.points import Points
 
 type Built = tuple[Points, pd.DataFrame]
@@ -83,13 +91,27 @@ def test_nothing_names_what_is_near(element: Path) -> None:
         puncta.open_points(element.with_name("transcript"))
 
 
-@pytest.mark.parametrize("path", ["https://example.org/study.zarr", "s3://bucket/study.zarr", "study.zarr.zip"])
-def test_forms_that_come_later_say_so(tmp_path: Path, path: str) -> None:
-    place = path if ":" in path else str(tmp_path / path)
-    if ":" not in path:
-        Path(place).write_bytes(b"PK\x03\x04")
-    with pytest.raises(UnsupportedError, match="not supported yet"):
-        puncta.open_points(place)
+def test_a_url_of_another_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="ftp:// URLs are not read"):
+        puncta.open_points("ftp://example.org/study.zarr")
+    (tmp_path / "study.zarr.zip").write_bytes(b"PK\x03\x04")
+    with pytest.raises(StoreError, match="no end record"):
+        puncta.open_points(tmp_path / "study.zarr.zip")
+
+
+def test_options_of_a_server_are_refused_for_a_folder(element: Path) -> None:
+    with pytest.raises(QueryError, match="given with a local path"):
+        puncta.open_points(element, storage_options={"region": "x"})
+
+
+def test_a_file_url_is_a_path(element: Path) -> None:
+    assert puncta.open_points(element.as_uri()).path == element
+
+
+def test_a_layout_that_nobody_knows_is_refused(element: Path) -> None:
+    edit(element, lambda attrs: attrs["spatial_index"].update(layout=["lance"]))
+    with pytest.raises((MetadataError, UnsupportedError), match="lance"):
+        puncta.open_points(element)
 
 
 def test_a_missing_index_array_is_named(element: Path) -> None:

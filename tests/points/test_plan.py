@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from puncta.points._plan import FeatureRows, choose_level, merged, ranges_of_tiles, reads_of
+from puncta.points._plan import choose_level, merged, padded, ranges_of_tiles, reads_of, rows_in_blocks, tiles_among
 
 type Ints = NDArray[np.int64]
 
@@ -73,29 +73,32 @@ def test_nothing_wanted_needs_no_read() -> None:
     assert reads_of(np.zeros((0, 2), dtype=np.int64), starts_of([3, 0]), starts_of([2])) == []
 
 
-@given(
-    st.integers(1, 5),
-    st.integers(1, 8),
-    st.integers(0, 2**32),
-    st.lists(st.integers(0, 9), unique=True).map(sorted),
-)
-def test_the_rows_of_a_feature_in_some_tiles_are_found(
-    n_features: int, n_tiles: int, seed: int, asked: list[int]
-) -> None:
-    rng = np.random.default_rng(seed)
-    pairs = sorted(zip(rng.integers(0, n_features, 30).tolist(), rng.integers(0, n_tiles, 30).tolist(), strict=True))
-    distinct = sorted(set(pairs))
-    rows = FeatureRows(
-        offsets=np.searchsorted([f for f, _ in pairs], range(n_features + 1)).astype(np.int64),
-        indptr=np.searchsorted([f for f, _ in distinct], range(n_features + 1)).astype(np.int64),
-        tiles=np.asarray([tile for _, tile in distinct], dtype=np.uint32),
-        starts=np.asarray([pairs.index(pair) for pair in distinct], dtype=np.int64),
-    )
-    for feature in range(n_features):
-        tiles, ranges = rows.rows_in(feature, np.asarray(asked, dtype=np.int64))
-        found = [[row for row, pair in enumerate(pairs) if pair == (feature, tile)] for tile in asked]
-        assert tiles.tolist() == [tile for tile, own in zip(asked, found, strict=True) if own]
-        assert [list(range(*pair)) for pair in ranges.tolist()] == [own for own in found if own]
+tile_ids = st.lists(st.integers(0, 40), unique=True).map(sorted).map(lambda ids: np.asarray(ids, dtype=np.int64))
+
+
+@given(tile_ids, tile_ids)
+def test_tiles_among_others_are_found_where_they_are(own: Ints, tiles: Ints) -> None:
+    expected = [at for at, tile in enumerate(own.tolist()) if tile in set(tiles.tolist())]
+    assert tiles_among(own, tiles).tolist() == expected
+
+
+@given(counts_with_empties, st.integers(0, 3), st.data())
+def test_padded_places_hold_the_wanted_rows_in_order(counts: list[int], spare: int, data: st.DataObject) -> None:
+    offsets, chunk = starts_of(counts), max([*counts, 1]) + spare
+    ranges = data.draw(wanted_ranges(int(offsets[-1])))
+    stored = np.full(len(counts) * chunk, -1)
+    for tile, count in enumerate(counts):
+        stored[tile * chunk : tile * chunk + count] = np.arange(offsets[tile], offsets[tile + 1])
+    places = padded(ranges, offsets, chunk)
+    assert [row for start, end in places.tolist() for row in stored[start:end].tolist()] == rows_of(ranges)
+
+
+@given(st.integers(1, 60), st.integers(1, 9), st.data())
+def test_rows_in_blocks_are_those_of_the_blocks_that_are_met(n_rows: int, block: int, data: st.DataObject) -> None:
+    ranges = data.draw(wanted_ranges(n_rows))
+    met = {row // block for row in rows_of(ranges)}
+    expected = sum(row // block in met for row in range(n_rows))
+    assert rows_in_blocks(ranges, block=block, n_rows=n_rows) == expected
 
 
 expectations = st.lists(st.floats(0, 1e9), min_size=1, max_size=12).map(lambda values: sorted(values, reverse=True))

@@ -139,12 +139,12 @@ def test_a_box_beside_the_points_is_empty(of_grid: str) -> None:
     assert len(asked.tiles_in(grid_over(placed(AFFINES[of_grid])))) == 0
 
 
-def test_tiles_strictly_within_a_box_are_known_to_be_inside() -> None:
+def test_tiles_within_a_box_are_known_to_be_inside() -> None:
     grid = Grid(axes=("x", "y"), origin=(0, 0), tile_size=(10, 10), shape=(6, 6))
     asked = region("stored", "stored", box={"x": (5, 45), "y": (0, 60)})
     tiles = asked.tiles_in(grid)
     inside = grid.tile_coordinates(tiles[asked.is_inside(grid, tiles)])
-    assert sorted({tuple(tile) for tile in inside.tolist()}) == [(x, y) for x in (1, 2, 3) for y in (1, 2, 3, 4)]
+    assert sorted({tuple(tile) for tile in inside.tolist()}) == [(x, y) for x in (1, 2, 3) for y in range(6)]
 
 
 SQUARE = shapely.box(0, 0, 2, 3)
@@ -179,3 +179,22 @@ def test_what_is_no_polygon_is_refused(form: object) -> None:
 def test_a_box_over_an_unknown_axis_is_refused() -> None:
     with pytest.raises(GridError, match="the axes are x, y"):
         region("stored", "stored", box={"z": (0, 1)})
+
+
+@given(st.integers(0, 2**32))
+def test_a_tile_is_inside_if_and_only_if_no_number_in_it_lies_outside_of_the_box(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size, origin = float(rng.choice([0.1, 0.3, 7.0, 25.0])), round(float(rng.uniform(-3, 3)), 2)
+    grid = Grid(axes=("x", "y"), origin=(origin, 0.0), tile_size=(size, 1.0), shape=(8, 1))
+    lower, upper = sorted(origin + size * rng.integers(0, 9, 2) + rng.choice([0.0, 0.0, size / 3]))
+    region = region_of(("x", "y"), box={"x": (lower, upper)}, polygon=None, to_asked=None, to_grid=None)
+    borders = origin + size * np.arange(9)
+    near = np.concatenate([borders, np.nextafter(borders, -np.inf), np.nextafter(borders, np.inf), [lower, upper]])
+    steps = [np.nextafter(near, direction) for direction in (-np.inf, np.inf)]
+    numbers = np.concatenate([near, *steps, borders + size / 2])
+    tiles = grid.unbounded_tiles_of(np.stack([numbers, np.zeros_like(numbers)], axis=1))[:, 0]
+    found = region.is_inside(grid, np.arange(8))
+    for tile in range(8):
+        own = numbers[tiles == tile]
+        # the numbers next to the borders decide: what lies between them is inside where these are
+        assert found[tile] == bool(((own >= lower) & (own < upper)).all())

@@ -47,7 +47,7 @@ def read_local(
             keys = share.keys()
             opened = [_opened(files[part.layout], key, stack) for part, key in zip(parts, keys, strict=True)]
             caches = [(files[part.layout].identity, key) for part, key in zip(parts, keys, strict=True)]
-            wanted = share.locate([_look(*one) for one in zip(opened, share.layouts, caches, strict=True)])
+            wanted = share.locate([look(*one) for one in zip(opened, share.layouts, caches, strict=True)])
             share.fill(wanted.absent)
             reads, items, data = _assign(wanted, opened, with_gap(LOCAL, gap))
             late = [(file, buffer, offset) for file, buffer, offset in reads if not file.read_at_hand(buffer, offset)]
@@ -64,7 +64,18 @@ def _opened(files: LocalFiles, key: str, stack: ExitStack) -> LocalFile | None:
     return None if file is None else stack.enter_context(closing(file))
 
 
-def _look(file: LocalFile | None, layout: Layout, place: tuple[Hashable, str]) -> Found | None:
+def look(file: LocalFile | None, layout: Layout, place: tuple[Hashable, str]) -> Found | None:
+    """Return what an open file of an array holds; None where there is none.
+
+    Args:
+        file: The file.
+        layout: Of the array.
+        place: Identity of what it lies in, and its name there.
+
+    Raises:
+        StoreError: If its index is damaged.
+
+    """
     if file is None:
         return None
     index = None if layout.shards is None else _index_of(file, layout, layout.shards, place)

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from puncta.cli._levels import print_costs, print_levels
-from puncta.cli._options import json_option, path_argument, storage_option
+from puncta.cli._options import json_option, path_argument, require_url, url_option
 from puncta.cli._print import (
     Column,
     print_facts,
@@ -20,19 +20,22 @@ from puncta.cli._verb import Verb
 type Fact = tuple[str, str]
 
 
-@click.command(cls=Verb, examples=["puncta info study.zarr/points/transcripts"])
+@click.command(
+    cls=Verb, examples=["puncta info study.zarr/points/transcripts", "puncta info https://example.org/study.zarr"]
+)
 @path_argument
 @json_option
-@storage_option
-def info(path: str, *, as_json: bool) -> None:
+@url_option
+def info(path: str, *, as_json: bool, storage_options: dict[str, str]) -> None:
     """Say what is at a path, and how well the tiles fit.
 
     Of indexed points it shows the levels, their sizes, and what each way of writing the features would cost.
     """
+    require_url(path, storage_options)
     # it loads zarr and pyarrow, and `--help` is for people who wait
     from puncta import kinds  # noqa: PLC0415
 
-    document = kinds.info(path)
+    document = kinds.info(path, storage_options=storage_options)
     if as_json:
         print_json(document)
     elif "levels" in document:
@@ -52,16 +55,22 @@ def _print_points(document: Mapping[str, Any]) -> None:
 
 def _facts_of_points(document: Mapping[str, Any]) -> list[Fact]:
     key = document["feature_key"]
-    tiles, features = (sum(level[name] for level in document["levels"]) for name in ("bytes", "bytes_feature"))
-    sizes = f"{words_for_bytes(tiles)} in tile order, {words_for_bytes(features)} in the order of the features"
     facts = [
         ("path", document["path"]),
         ("points", f"{document['n_rows']:,} along {', '.join(document['axes'])}"),
         ("features", f"{document['n_features']:,} values of {key}" if key else "none"),
         ("system", document["coordinate_system"]),
-        ("size", f"{words_for_bytes(document['bytes'])}: {sizes}"),
+        ("size", _size(document)),
     ]
     return [*facts, ("fit", document["fit_text"])] if document["fit_text"] else facts
+
+
+def _size(document: Mapping[str, Any]) -> str:
+    if document["bytes"] is None:
+        return "unknown: a web server does not list its files"
+    tiles, features = (sum(level[name] for level in document["levels"]) for name in ("bytes", "bytes_feature"))
+    sizes = f"{words_for_bytes(tiles)} in tile order, {words_for_bytes(features)} in the order of the features"
+    return f"{words_for_bytes(document['bytes'])}: {sizes}"
 
 
 def _print_other(document: Mapping[str, Any]) -> None:
@@ -82,7 +91,8 @@ def _print_other(document: Mapping[str, Any]) -> None:
 
 def _row(element: Mapping[str, Any]) -> tuple[str, ...]:
     index = {True: "indexed", False: "not indexed", None: ""}[element.get("indexed")]
-    return element["path"], element["kind"], words_for_bytes(element["bytes"]), index
+    size = "" if element["bytes"] is None else words_for_bytes(element["bytes"])
+    return element["path"], element["kind"], size, index
 
 
 def _words(name: str, value: object) -> str:

@@ -50,5 +50,5 @@ def _row(level: Mapping[str, Any]) -> tuple[str, ...]:
         f"{level['n_rows']:,}",
         words_for_fraction(level["P"]),
         f"{level['densest_tile']:,}",
-        words_for_bytes(level["bytes"]),
+        "" if level["bytes"] is None else words_for_bytes(level["bytes"]),
     )

@@ -1,7 +1,7 @@
 """What the verbs share on the command line: their options, and the shapes of their values."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, override
 
@@ -70,6 +70,25 @@ class LocalPath(click.ParamType[Path]):
         return Path(value)
 
 
+def _pairs_of(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Return the options of a store by name."""
+    wrong = [value for value in values if not value.partition("=")[0] or "=" not in value]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is not K=V, such as region=eu-central-1", ctx, parameter)
+    return dict(value.split("=", 1) for value in values)
+
+
+def require_url(path: str, storage_options: Mapping[str, str]) -> None:
+    """Refuse options of a store that is no URL.
+
+    Raises:
+        click.UsageError: If there are any.
+
+    """
+    if storage_options and "://" not in path:
+        raise click.UsageError(f"--storage-option is for URLs, and {path!r} is a path of this machine; leave it out")
+
+
 path_argument = click.argument("path")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of words.")
@@ -81,6 +100,15 @@ storage_option = click.option(
     expose_value=False,
     callback=refuse_later("--storage-option", "stores are read from local paths"),
     help="For URLs; not supported yet.",
+)
+
+url_option = click.option(
+    "--storage-option",
+    "storage_options",
+    multiple=True,
+    metavar="K=V",
+    callback=_pairs_of,
+    help="For a URL: region, endpoint, token and others; may be repeated.",
 )
 
 region_options: Decorator = section(

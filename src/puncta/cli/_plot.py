@@ -9,7 +9,8 @@ from puncta.cli._options import (
     box_of,
     path_argument,
     region_options,
-    storage_option,
+    require_url,
+    url_option,
 )
 from puncta.cli._print import print_swatches, print_words, words_for_shape
 from puncta.cli._verb import Verb, section
@@ -34,7 +35,7 @@ from puncta.cli._verb import Verb, section
     ),
 )
 @region_options
-@storage_option
+@url_option
 def plot(
     path: str,
     *,
@@ -45,10 +46,12 @@ def plot(
     features: tuple[str, ...],
     width: int,
     overwrite: bool,
+    storage_options: dict[str, str],
 ) -> None:
     """Draw how densely points lie, or where genes lie."""
     if output.suffix.lower() != ".png":
         raise click.UsageError(f"cannot write {output.name!r}; the name must end in .png")
+    require_url(path, storage_options)
     # they load zarr and pyarrow, and `--help` is for people who wait
     from puncta.cli._save import check_target  # noqa: PLC0415
     from puncta.points import open_points  # noqa: PLC0415
@@ -56,7 +59,7 @@ def plot(
     from puncta.points._render import legend  # noqa: PLC0415
 
     check_target(output, overwrite=overwrite)
-    image = open_points(path).render(
+    image = open_points(path, storage_options=storage_options).render(
         box=box_of(box, z), coordinate_system=coordinate_system, features=features or None, width=width
     )
     write_png(output, image, overwrite=overwrite)

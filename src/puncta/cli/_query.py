@@ -14,8 +14,9 @@ from puncta.cli._options import (
     json_option,
     path_argument,
     region_options,
-    storage_option,
+    require_url,
     text_of,
+    url_option,
 )
 from puncta.cli._print import (
     Column,
@@ -51,6 +52,7 @@ _MANY_FEATURES = 6
     examples=[
         "puncta query study.zarr/points/transcripts --box 0,0,500,500 --feature Plp1 -o plp1.parquet",
         "puncta query study.zarr/points/transcripts --budget 200000 --count",
+        "puncta query s3://bucket/study.zarr/points/transcripts --box 0,0,500,500 --storage-option region=eu-central-1",
     ],
 )
 @path_argument
@@ -84,7 +86,7 @@ _MANY_FEATURES = 6
     (("--explain",), {"is_flag": True, "help": "Print what would be read, without reading a point."}),
 )
 @json_option
-@storage_option
+@url_option
 def query(
     path: str,
     *,
@@ -104,6 +106,7 @@ def query(
     explain: bool,
     overwrite: bool,
     as_json: bool,
+    storage_options: dict[str, str],
 ) -> None:
     """Return the points of a region, of genes, at a zoom level.
 
@@ -113,6 +116,7 @@ def query(
     if level is not None and budget is not None:
         raise click.UsageError("--level and --budget both choose a level; give one of them")
     _check_answer(output=output, count=count, explain=explain)
+    require_url(path, storage_options)
     # they load zarr and pyarrow, and `--help` is for people who wait
     from puncta.cli._save import check_target, save_table  # noqa: PLC0415
     from puncta.points import open_points  # noqa: PLC0415
@@ -128,7 +132,7 @@ def query(
         "feature_key": feature_key,
     }
     detail: dict[str, Any] = {"level": level, "budget": budget, "thinning": thinning, "columns": columns}
-    points = open_points(path)
+    points = open_points(path, storage_options=storage_options)
     if count:
         # a budget says how much may be read: the level that it allows gives an estimate
         counted = level if budget is None else points.explain(**asked, **detail).level

@@ -81,12 +81,12 @@ def _expected(levels: Sequence[Level], further: str | None, limit: int | None) -
     n_features = len(rows.offsets) - 1
     if limit is None:
         return np.ones(n_features)
-    tiles = rows.tiles
+    tiles, starts = rows.all_pairs()
     for level in levels[:-1]:
         tiles = level.grid.parents()[tiles]
     features = np.repeat(np.arange(n_features), np.diff(rows.indptr))
     keys, places = np.unique(features * grid.n_tiles + tiles, return_inverse=True)
-    merged = np.bincount(places, weights=np.diff(rows.starts, append=rows.offsets[-1]), minlength=len(keys))
+    merged = np.bincount(places, weights=np.diff(starts, append=rows.offsets[-1]), minlength=len(keys))
     densest = np.ones(n_features)
     np.maximum.at(densest, keys // grid.n_tiles, merged)
     return np.minimum(1.0, limit / densest)

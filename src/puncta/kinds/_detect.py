@@ -1,14 +1,17 @@
 """Tells what is at a path, from metadata alone."""
 
 import os
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from puncta.errors import MissingError, StoreError, UnsupportedError
 from puncta.points._check_plan import POINTS_ENCODING
-from puncta.store import Location, children, locate, read_attributes
+from puncta.points._element import joined
+from puncta.points._find import names_below, node_at
+from puncta.store import Location, Place, children, locate, read_attributes
 from puncta.store._locate import is_there
 
-__all__ = ["ELEMENT_KINDS", "Kind", "attributes_of", "elements_of", "kind_at", "kind_of"]
+__all__ = ["ELEMENT_KINDS", "Kind", "attributes_of", "elements_elsewhere", "elements_of", "kind_at", "kind_of"]
 
 type Kind = Literal["points", "store"]
 """What puncta knows how to inform about and validate."""
@@ -59,6 +62,34 @@ def elements_of(location: Location) -> list[tuple[str, str]]:
         if _has(location, group):
             found += [(f"{group}/{name}", kind) for name in children(location.path / group)]
     return sorted(found)
+
+
+def elements_elsewhere(place: Place, document: Mapping[str, Any]) -> list[tuple[str, str, bool | None]]:
+    """Return path and kind of each element of a store that is no folder of this machine, and whether it is indexed.
+
+    Args:
+        place: Where it is.
+        document: Its metadata; where it is consolidated nothing else is read.
+
+    Raises:
+        UnsupportedError: If it is not, and the store is on a web server, which cannot list it.
+        StoreError: If it cannot be read.
+
+    """
+    known = (document.get("consolidated_metadata") or {}).get("metadata") or {}
+    if not known:
+        paths = [f"{group}/{name}" for group in ELEMENT_KINDS for name in names_below(place, group)]
+        found = [node_at(place.files, joined(place.key, path)) for path in paths]
+        known = {path: node for path, node in zip(paths, found, strict=True) if node is not None}
+    return sorted(
+        (path, ELEMENT_KINDS[path.partition("/")[0]], _is_indexed(path, node))
+        for path, node in known.items()
+        if path.count("/") == 1 and path.partition("/")[0] in ELEMENT_KINDS
+    )
+
+
+def _is_indexed(path: str, node: Mapping[str, Any]) -> bool | None:
+    return "spatial_index" in (node.get("attributes") or {}) if path.startswith("points/") else None
 
 
 def attributes_of(location: Location) -> tuple[dict[str, Any], StoreError | None]:

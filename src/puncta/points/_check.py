@@ -1,24 +1,41 @@
 """Opens an indexed element and holds everything in it against everything else."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from puncta.errors import MissingError, StoreError
+from puncta.points._categories import Vocabulary
 from puncta.points._check_arrays import ArrayReader, damaged_groups
+from puncta.points._check_columns import ColumnParts, columns_of, open_columns, wrong_padding
 from puncta.points._check_features import CopyParts, FeatureCheck
 from puncta.points._check_parts import Expected, Parts, Tally, first_dictionary, open_parts, schema_of, unreadable_files
-from puncta.points._check_plan import CopyPlan, ElementPlan, LevelPlan, other_element, plan_of, stale_transformation
+from puncta.points._check_plan import (
+    CopyPlan,
+    ElementPlan,
+    Form,
+    LevelPlan,
+    other_element,
+    plan_of,
+    stale_transformation,
+)
 from puncta.points._check_rows import FeatureCodes
 from puncta.points._check_tiles import Chain, Contents, LevelParts, TileCheck
+from puncta.points._element import Element
+from puncta.points._zarr import ZarrCopy
 from puncta.spec._problem import Problem
 from puncta.spec.points import validate_points_attrs
 from puncta.store import read_attributes
+from puncta.store._directory import Directory
 
 __all__ = ["check_points"]
+
+_FORMS: Final[tuple[Form, ...]] = ("parquet", "zarr")
 
 # A feature column with more values is plain, because its dictionary would repeat in every row group (P25).
 _MAX_DICTIONARY = 65_536
@@ -50,16 +67,34 @@ def check_points(element_path: Path) -> list[Problem]:
     if "spatial_index" not in attrs:
         return _plain(element_path)
     problems = validate_points_attrs(attrs)
-    plan = plan_of(attrs, problems)
-    if plan is None:
+    plans = _plans(attrs, problems)
+    if not plans:
         return problems
-    problems += [*other_element(attrs, plan), *stale_transformation(attrs, plan)]
-    if "parquet" not in attrs["spatial_index"].get("layout", ["parquet"]):
-        return problems
-    with ExitStack() as stack:
-        check = _Check(element_path, plan, stack)
-        check.run()
-        return list(dict.fromkeys([*problems, *check.problems, *check.reader.problems, *check.tally.problems()]))
+    problems += [*other_element(attrs, plans[0]), *stale_transformation(attrs, plans[0])]
+    contents = []
+    for plan in plans:
+        with ExitStack() as stack:
+            check = _Check(element_path, plan, stack)
+            contents.append(check.run())
+            problems += [*check.problems, *check.reader.problems, *check.tally.problems()]
+    return list(dict.fromkeys([*problems, *_layouts_differ(plans, contents)]))
+
+
+def _plans(attrs: dict[str, Any], problems: list[Problem]) -> list[ElementPlan]:
+    """Return what the metadata promises of each layout; none where too little of it can be believed."""
+    element = attrs["spatial_index"]
+    layouts = element.get("layout", ["parquet"]) if isinstance(element, dict) else []
+    forms = [form for form in _FORMS if isinstance(layouts, list) and form in layouts]
+    return [plan for form in forms if (plan := plan_of(attrs, problems, form)) is not None]
+
+
+def _layouts_differ(plans: Sequence[ElementPlan], contents: Sequence[Contents | None]) -> list[Problem]:
+    """Return that two layouts of one element do not hold the same points."""
+    known = [one for one in contents if one is not None]
+    if len(known) < len(_FORMS) or known[0].total == known[1].total:
+        return []
+    message = "its points are not those of points.parquet: some rows or values differ"
+    return [Problem(plans[1].levels[0].folder, message, "mismatch")]
 
 
 def _plain(element: Path) -> list[Problem]:
@@ -79,15 +114,27 @@ class _Check:
     tally: Tally = field(default_factory=Tally)
     problems: list[Problem] = field(default_factory=list)
     reader: ArrayReader = field(init=False)
+    opened: Element = field(init=False)
     schema: pa.Schema | None = field(init=False)
 
     def __post_init__(self) -> None:
         """Find what all parts have in common."""
         self.reader = ArrayReader(self.element)
-        self.schema = schema_of(self.element, "points.parquet")
+        # without consolidated metadata: what is there is asked, not what is said to be there
+        self.opened = Element(Directory(self.element), "", document={})
+        self.schema = self._schema()
 
-    def run(self) -> None:
-        """Check everything."""
+    def _schema(self) -> pa.Schema | None:
+        if self.plan.form == "parquet":
+            return schema_of(self.element, "points.parquet")
+        try:
+            return ZarrCopy(self.opened, Vocabulary(self.opened), "0/spatial", tile_offsets=None).schema()
+        except StoreError:
+            # named where the level is looked at
+            return None
+
+    def run(self) -> Contents | None:
+        """Check everything; return what level 0 holds, or None where it cannot be read whole."""
         self.problems += damaged_groups(self.element, self.plan.levels)
         categories = {name: self.reader.categories(name) for name in self.plan.columns}
         known = {name: values for name, values in categories.items() if values is not None}
@@ -97,9 +144,10 @@ class _Check:
         contents = self._tile_order(codes)
         for name, values in known.items():
             self._feature_order(name, values, codes[name], contents)
+        return contents
 
     def _check_columns(self, categories: dict[str, list[str]]) -> None:
-        loc = "points.parquet"
+        loc = self.plan.levels[0].folder
         if self.schema is None:
             return
         absent = [name for name in (*self.plan.axes, *self.plan.columns) if name not in self.schema.names]
@@ -114,6 +162,9 @@ class _Check:
 
     def _check_categories(self, categories: dict[str, list[str]]) -> None:
         """Take out the columns whose categories no file has: nothing that counts by them could be right."""
+        if self.plan.form == "zarr":
+            # the codes of arrays mean the strings of the index, and nothing else
+            return
         for name, values in list(categories.items()):
             stored = first_dictionary(self.element, "points.parquet", name)
             if stored is not None and stored != values:
@@ -148,10 +199,17 @@ class _Check:
             return None
         starts = np.append(np.arange(0, level.grid.n_tiles, level.tiles_per_part), level.grid.n_tiles)
         counts = None if offsets is None else np.diff(offsets)
-        parts = self._open(level.folder, Expected(starts=starts, counts=counts, source=level.offsets))
+        expected = Expected(starts=starts, counts=counts, source=level.offsets)
+        tile_rows = max(int(counts.max()), 1) if counts is not None and len(counts) else 1
+        parts = self._open(level.folder, expected, tile_rows=tile_rows)
+        if isinstance(parts, ColumnParts) and parts.is_whole:
+            names = columns_of(self.opened, level.folder)
+            self.problems += wrong_padding(parts, self.element, names, tile_rows)
         return LevelParts(plan=level, grid=level.grid, parts=parts)
 
-    def _open(self, folder: str, expected: Expected) -> Parts:
+    def _open(self, folder: str, expected: Expected, *, tile_rows: int | None) -> Parts:
+        if self.plan.form == "zarr":
+            return open_columns(self.opened, folder, expected, self.problems, tile_rows=tile_rows)
         parts = open_parts(self.element, folder, expected, self.schema, self.problems)
         self.stack.callback(parts.close)
         return parts
@@ -177,4 +235,5 @@ class _Check:
         if starts is not None and counts is not None and starts[-1] != len(counts):
             starts = None
         expected = Expected(starts=starts, counts=counts, source=f"{copy.arrays}feature_row_groups")
-        return CopyParts(arrays=arrays, parts=self._open(copy.folder, expected), grid=level.grid, limit=level.limit)
+        parts = self._open(copy.folder, expected, tile_rows=None)
+        return CopyParts(arrays=arrays, parts=parts, grid=level.grid, limit=level.limit)

@@ -11,6 +11,7 @@ import zarr.errors
 from numpy.typing import NDArray
 
 from puncta.errors import MissingError, StoreError
+from puncta.points._check_columns import plain_groups
 from puncta.points._check_plan import CopyPlan, LevelPlan
 from puncta.spec._problem import Problem
 from puncta.store._locate import read_document
@@ -102,13 +103,12 @@ class ArrayReader:
         # other readers take an empty range for no points, so a partial copy bears another name (P15)
         offsets_loc = at + ("feature_offsets_own" if plan.is_partial else "feature_offsets")
         offsets = self.bounds(offsets_loc, length=n_features + 1)
-        row_groups = self.bounds(f"{at}feature_row_groups", last=plan.n_rows)
+        row_groups, parts = self._groups(plan)
         # where the row groups end is the one number of rows that can be read
         n_rows = None if row_groups is None or not len(row_groups) else int(row_groups[-1])
         if offsets is not None and n_rows is not None and offsets[-1] > n_rows:
             self.wrong(offsets_loc, f"it ends with {offsets[-1]}, but the copy has {n_rows} rows")
             offsets = None
-        parts = self.bounds(f"{at}feature_parts", last=None if row_groups is None else len(row_groups) - 1)
         tiles = self.read(f"{at}feature_tiles/tiles", "uint32")
         indptr = self.bounds(
             f"{at}feature_tiles/indptr", length=n_features + 1, last=None if tiles is None else len(tiles)
@@ -126,6 +126,18 @@ class ArrayReader:
             level_of=self._level_of(plan, n_features),
         )
         return arrays if self._tiles_agree(arrays, n_tiles) else _without_tiles(arrays)
+
+    def _groups(self, plan: CopyPlan) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
+        """Return the borders of the groups of rows of a copy, and of its parts: of arrays, those that it is read in."""
+        if plan.form == "zarr":
+            if plan.n_rows is None:
+                return None, None
+            expected = plain_groups(plan.n_rows)
+            counts = np.zeros(0, np.int64) if expected.counts is None else expected.counts
+            return np.concatenate([[0], np.cumsum(counts)]), expected.starts
+        row_groups = self.bounds(f"{plan.arrays}feature_row_groups", last=plan.n_rows)
+        last = None if row_groups is None else len(row_groups) - 1
+        return row_groups, self.bounds(f"{plan.arrays}feature_parts", last=last)
 
     def _fractions(self, plan: CopyPlan, n_features: int) -> NDArray[np.float64] | None:
         if plan.level == 0:

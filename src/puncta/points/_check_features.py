@@ -124,10 +124,10 @@ class FeatureCheck:
         if len(other):
             at = int(other[0])
             example = f"{self._name(at)} has {counts[at]}, not {expected[at]}"
-            message = f"{len(other)} features have other numbers of rows than in points.parquet (first: {example})"
+            message = f"{len(other)} features have other numbers of rows than the tile order has (first: {example})"
             self.problems.append(Problem(loc, message, "mismatch"))
         elif total != contents.total:
-            message = f"its {counts.sum()} rows are not those of points.parquet: some values differ"
+            message = f"its {counts.sum()} rows are not those of the tile order: some values differ"
             self.problems.append(Problem(loc, message, "mismatch"))
 
     def drawn(self, copy: CopyParts, below: Sequence[CopyParts]) -> None:

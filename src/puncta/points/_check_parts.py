@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -43,8 +44,43 @@ class Tally:
         ]
 
 
+class Parts(Protocol):
+    """The rows of one copy, in groups (row groups, or chunks) that lie in parts (files, or shards)."""
+
+    @property
+    def loc(self) -> str:
+        """Where the copy is, below the element."""
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """First group of each part, then their number."""
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Rows of each group; 0 where a part cannot be read."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every part is usable."""
+
+    def part_of(self, group: int) -> int:
+        """Return the part that holds a group."""
+
+    def file_loc(self, part: int) -> str:
+        """Return where a part is, below the element."""
+
+    def groups(self) -> NDArray[np.int64]:
+        """Return the groups that hold rows, and those of which it cannot be known."""
+
+    def read(self, groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table | None:
+        """Return the rows of some groups of one part; None where the part is not usable."""
+
+    def close(self) -> None:
+        """Close the files."""
+
+
 @dataclass(slots=True, kw_only=True)
-class Parts:
+class FileParts:
     """The part files of one copy."""
 
     folder: Path
@@ -119,7 +155,9 @@ class Expected:
     """The array that says it."""
 
 
-def open_parts(element: Path, loc: str, expected: Expected, schema: pa.Schema | None, problems: list[Problem]) -> Parts:
+def open_parts(
+    element: Path, loc: str, expected: Expected, schema: pa.Schema | None, problems: list[Problem]
+) -> FileParts:
     """Look at the footers of all parts of a copy.
 
     Args:
@@ -151,7 +189,7 @@ def open_parts(element: Path, loc: str, expected: Expected, schema: pa.Schema | 
         planned = 0 if expected.starts is None else int(expected.starts[part + 1] - expected.starts[part])
         found.append(counts if counts is not None and usable[part] else np.zeros(planned, dtype=np.int64))
     starts = np.concatenate([[0], np.cumsum([len(counts) for counts in found])]).astype(np.int64)
-    return Parts(
+    return FileParts(
         folder=element / loc,
         loc=loc,
         starts=starts,

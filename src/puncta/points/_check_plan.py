@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from puncta.spec.transformations import affines
 
 POINTS_ENCODING = "ngff:points"
 """How SpatialData marks a points element."""
+
+type Form = Literal["parquet", "zarr"]
+"""How levels are stored: one of those that the metadata's `layout` names."""
 
 # What a writer means that does not say how many tiles a part file has (P6).
 _TILES_PER_PART = 256
@@ -29,7 +32,7 @@ class CopyPlan:
     column: str
     level: int
     folder: str
-    """Folder of its part files, below the element."""
+    """Folder of its part files, or group of its columns, below the element."""
     arrays: str
     """Where its arrays stand below the element, with a slash at the end."""
     n_rows: int | None
@@ -40,6 +43,7 @@ class CopyPlan:
     """P_feature as the metadata has it: numbers, or the array that holds them; None at level 0 or where refused."""
     fractions_loc: str
     """Where the fractions stand in the metadata, as a JSON pointer."""
+    form: Form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +59,19 @@ class LevelPlan:
     """P, or None where the metadata does not give a usable one; level 0 need not."""
     limit: int | None
     copies: tuple[CopyPlan, ...]
+    form: Form
 
     @property
     def folder(self) -> str:
-        """Folder of the part files of the tile order, below the element."""
+        """Folder of the part files of the tile order, or group of its columns, below the element."""
+        if self.form == "zarr":
+            return f"{self.number}/spatial"
         return f"levels/{self.number}/points.parquet" if self.number else "points.parquet"
 
     @property
     def offsets(self) -> str:
         """The array of the tile offsets, below the element."""
-        return f"index/{self.number}/tile_offsets"
+        return f"{self.number}/spatial/tile_offsets" if self.form == "zarr" else f"index/{self.number}/tile_offsets"
 
     @property
     def loc(self) -> str:
@@ -82,14 +89,16 @@ class ElementPlan:
     columns: tuple[str, ...]
     """The feature columns, the primary one first."""
     levels: tuple[LevelPlan, ...]
+    form: Form
 
 
-def plan_of(attrs: Mapping[str, Any], problems: Sequence[Problem]) -> ElementPlan | None:
-    """Return what the metadata promises, without what has problems; None where too little is left.
+def plan_of(attrs: Mapping[str, Any], problems: Sequence[Problem], form: Form) -> ElementPlan | None:
+    """Return what the metadata promises of one layout, without what has problems; None where too little is left.
 
     Args:
         attrs: Attributes of the element.
         problems: What `validate_points_attrs` found in them.
+        form: The layout.
 
     """
     refused = [problem.loc for problem in problems]
@@ -100,10 +109,10 @@ def plan_of(attrs: Mapping[str, Any], problems: Sequence[Problem]) -> ElementPla
     element, layout = attrs["spatial_index"], attrs["multiscales"]["layout"]
     axes = tuple(element["axes"])
     affine = None if "affine" not in element else np.asarray(element["affine"], dtype=np.float64)
-    levels = tuple(_level(element, number, entry, axes, refused) for number, entry in enumerate(layout))
+    levels = tuple(_level(element, number, entry, axes, refused, form) for number, entry in enumerate(layout))
     columns = [element["feature_key"]] if "feature_key" in element else []
     columns += [copy.column for level in levels for copy in level.copies]
-    return ElementPlan(axes=axes, affine=affine, columns=tuple(dict.fromkeys(columns)), levels=levels)
+    return ElementPlan(axes=axes, affine=affine, columns=tuple(dict.fromkeys(columns)), levels=levels, form=form)
 
 
 def _touches(loc: str, place: str) -> bool:
@@ -111,7 +120,7 @@ def _touches(loc: str, place: str) -> bool:
 
 
 def _level(
-    element: Mapping[str, Any], number: int, entry: object, axes: tuple[str, ...], refused: Sequence[str]
+    element: Mapping[str, Any], number: int, entry: object, axes: tuple[str, ...], refused: Sequence[str], form: Form
 ) -> LevelPlan:
     index = entry.get("spatial_index") if isinstance(entry, Mapping) else None
     index = index if isinstance(index, Mapping) else {}
@@ -129,7 +138,8 @@ def _level(
         tiles_per_part=tiles or _TILES_PER_PART,
         fraction=_fraction(sampling.get("P")) if f"{place}/sampling/P" not in refused else None,
         limit=_count(sampling.get("limit")),
-        copies=tuple(_copies(element, number, index, sampling, place=place, refused=refused)),
+        copies=tuple(_copies(element, number, index, sampling, place=place, refused=refused, form=form)),
+        form=form,
     )
 
 
@@ -153,6 +163,7 @@ def _copies(
     *,
     place: str,
     refused: Sequence[str],
+    form: Form,
 ) -> Iterator[CopyPlan]:
     mode = element.get("feature_levels", "all")
     if "feature" not in element["orders"] or (number and mode == "none"):
@@ -167,15 +178,17 @@ def _copies(
         if isinstance(copy, Mapping)
     ]
     for column, inside, loc, copy in found:
+        group = f"{number}/{inside or 'feature/'}"
         yield CopyPlan(
             column=column,
             level=number,
-            folder=f"feature/{number}/{inside}points.parquet",
-            arrays=f"index/{number}/{inside}",
+            folder=group.rstrip("/") if form == "zarr" else f"feature/{number}/{inside}points.parquet",
+            arrays=group if form == "zarr" else f"index/{number}/{inside}",
             n_rows=_count(copy.get("n_rows_feature")),
             is_partial=bool(number) and mode == "shared",
             fractions=None if any(_touches(other, loc) for other in refused) else copy.get("P_feature"),
             fractions_loc=loc,
+            form=form,
         )
 
 

@@ -1,311 +1,227 @@
-"""An indexed points element on disk: its metadata, checked, and its index arrays, read when they are first needed."""
+"""An indexed points element in any place: its metadata, and the arrays below it, read when they are first needed.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+Where the element's `zarr.json` carries consolidated metadata, no request is needed to know which arrays there are.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
 
-from puncta.errors import MetadataError, MissingError, NotIndexedError, StaleIndexError, StoreError, UnsupportedError
-from puncta.points._grid import Grid
-from puncta.points._parquet import PartFiles
-from puncta.points._plan import FeatureRows
-from puncta.spec._problem import describe
-from puncta.spec.points import validate_points_attrs
-from puncta.spec.transformations import affines, is_identity
-from puncta.store import children, locate, read_attributes, recover
-from puncta.store._locate import is_there
+from puncta.arrays import BatchArray, RangeRequest, read_batch
+from puncta.arrays._described import described_array
+from puncta.errors import MetadataError, PunctaError, StoreError, UnsupportedError
+from puncta.points._fetch import Files, read_files
+from puncta.store._directory import Directory
+
+__all__ = ["Element", "joined", "parsed"]
+
+type Document = Mapping[str, Any]
+type Integers = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElementPlace:
-    """Where an element is."""
+class Element:
+    """A points element: where it is, its attributes, and what is below it.
 
-    path: Path
-    """Folder of the element."""
+    May be used from many threads, and pickled.
 
-    store: Path
-    """Store that it is in; the element itself where it stands alone."""
-
-    attrs: dict[str, Any]
-    """Its attributes."""
-
-
-def find_element(path: object) -> ElementPlace:
-    """Return the points element at a path: the element, or a store that has exactly one.
-
-    Raises:
-        MissingError: If nothing is there, or no points element.
-        NotIndexedError: If a store has several.
+    Args:
+        files: Where it is.
+        key: Its name there; empty for all of the files.
+        document: Its `zarr.json`; only attributes where it has none.
+        store: Folder of the store that it lies in, where that is a folder of this machine.
 
     """
-    recover(Path(str(path)))
-    location = locate(str(path))
-    if not location.path.is_dir() or location.zarr_format is None:
-        raise NotIndexedError(
-            f"{location.path} is no points element of a SpatialData store; index it with: "
-            f"puncta index {location.path} -o NEW.zarr"
-        )
-    attrs = read_attributes(location.path)
-    if "encoding-type" in attrs or "spatial_index" in attrs:
-        return ElementPlace(path=location.path, store=location.root, attrs=attrs)
-    names = children(location.path / "points") if is_there(location.path / "points") else []
-    if len(names) != 1:
-        raise MissingError(
-            f"{location.path} has {len(names)} points elements"
-            + (f" ({', '.join(names)}); name one: {location.path / 'points' / names[0]}" if names else "")
-        )
-    element = location.path / "points" / names[0]
-    return ElementPlace(path=element, store=location.root, attrs=read_attributes(element))
 
+    def __init__(self, files: Files, key: str, *, document: Document, store: Path | None = None) -> None:
+        self.files = files
+        self.key = key
+        self.document = document
+        self.store = store
+        self.attrs: dict[str, Any] = dict(document.get("attributes") or {})
+        """Its attributes."""
+        below = (document.get("consolidated_metadata") or {}).get("metadata") or {}
+        self._below: dict[str, Document | None] = dict(below)
+        # an empty one is what groups carry inside of the root's: it says nothing of what is below
+        self._is_consolidated = bool(below)
+        self._arrays: dict[str, BatchArray] = {}
 
-@dataclass(frozen=True, kw_only=True)
-class Level:
-    """One level of an indexed element."""
-
-    number: int
-    """Number of the level; 0 holds all points."""
-
-    grid: Grid
-    """Grid of the level."""
-
-    n_rows: int
-    """Rows of the tile order."""
-
-    fraction: float
-    """P: the fraction of all points that the tile order keeps."""
-
-    n_rows_feature: int | None
-    """Rows stored in the primary feature-major copy; None where the level has none."""
-
-    tiles_per_part: int
-    """Tiles of a part file."""
-
-    element: Path = field(repr=False)
-    """Folder of the element."""
-
-    sampling: Mapping[str, Any] = field(repr=False)
-    """The metadata's `sampling`."""
-
-    by: Mapping[str, Any] = field(repr=False)
-    """The metadata of the copies by further feature columns."""
-
-    @cached_property
-    def tile_offsets(self) -> NDArray[np.int64]:
-        """First row of each tile, then the number of rows, shape (n_tiles + 1,)."""
-        offsets = read_array(self.element, f"index/{self.number}/tile_offsets")
-        if len(offsets) != self.grid.n_tiles + 1 or offsets[0] or int(offsets[-1]) != self.n_rows:
-            raise StoreError(
-                f"{self.element}/index/{self.number}/tile_offsets does not fit the metadata ({len(offsets)} entries "
-                f"for {self.grid.n_tiles} tiles and {self.n_rows} rows); run puncta validate"
-            )
-        return offsets
-
-    @cached_property
-    def tile_counts(self) -> NDArray[np.int64]:
-        """Points of each tile, shape (n_tiles,)."""
-        return np.diff(self.tile_offsets)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.files, self.key, self.document, self.store)
 
     @property
-    def densest_tile(self) -> int:
-        """Points of the densest tile."""
-        return int(self.tile_counts.max())
+    def location(self) -> str:
+        """Path or URL of the element."""
+        return f"{self.files.name.rstrip('/')}/{self.key}" if self.key else self.files.name
 
     @property
-    def bytes(self) -> int:
-        """Bytes of the part files of the tile order."""
-        return self.files.n_bytes()
+    def folder(self) -> Path:
+        """Folder of the element.
 
-    @property
-    def bytes_feature(self) -> int:
-        """Bytes of the part files of the primary feature-major copy; 0 without one."""
-        return 0 if self.n_rows_feature is None else self.copy(None).files.n_bytes()
+        Raises:
+            UnsupportedError: If it is no folder of this machine.
 
-    @cached_property
-    def files(self) -> PartFiles:
-        """Part files of the tile order."""
-        folder = f"levels/{self.number}/points.parquet" if self.number else "points.parquet"
-        return PartFiles(self.element / folder)
+        """
+        if not isinstance(self.files, Directory):
+            raise UnsupportedError(f"{self.location} is no folder of this machine; use its location")
+        return Path(self.location)
 
-    @cached_property
-    def part_starts(self) -> NDArray[np.int64]:
-        """First tile of each part, then the number of tiles."""
-        return np.append(np.arange(0, self.grid.n_tiles, self.tiles_per_part), self.grid.n_tiles)
+    def key_of(self, path: str) -> str:
+        """Return the name of a file among the files from its path below the element."""
+        return joined(self.key, path)
 
-    @cached_property
-    def _copies(self) -> dict[str, "FeatureCopy"]:
-        return {}
+    def documents(self, paths: Sequence[str]) -> list[Document | None]:
+        """Return the metadata of nodes below the element, None for each that is not there; in one round of requests.
 
-    def has_copy(self, further: str | None) -> bool:
-        """Say whether the level has a feature-major copy, of the primary feature column or a further one."""
-        return self.n_rows_feature is not None if further is None else further in self.by
+        Raises:
+            StoreError: If one cannot be read.
 
-    def copy(self, further: str | None) -> "FeatureCopy":
-        """Return a feature-major copy: of the primary feature column (None), or of a further one."""
-        inside = "" if further is None else f"by-{further}/"
-        if inside not in self._copies:
-            folder = self.element / "feature" / str(self.number) / inside / "points.parquet"
-            fractions = self.sampling if further is None else self.by[further]
-            self._copies[inside] = FeatureCopy(
-                element=self.element, index=f"index/{self.number}/{inside}", files=PartFiles(folder), sampling=fractions
-            )
-        return self._copies[inside]
+        """
+        unknown = [path for path in dict.fromkeys(paths) if path not in self._below]
+        if unknown and not self._is_consolidated:
+            self._look(unknown)
+        return [self._below.get(path) for path in paths]
 
+    def has(self, path: str) -> bool:
+        """Say whether there is a group or an array below the element; "could not look" is an error."""
+        return self.documents([path])[0] is not None
 
-@dataclass(frozen=True, kw_only=True)
-class FeatureCopy:
-    """A feature-major copy of one level, and its index."""
+    def batch_arrays(self, paths: Sequence[str]) -> list[BatchArray | None]:
+        """Return arrays below the element, None for each that is not there; reads no value."""
+        return [self._array(path, document) for path, document in zip(paths, self.documents(paths), strict=True)]
 
-    element: Path
-    """Folder of the element."""
+    def batch_array(self, path: str) -> BatchArray:
+        """Return an array below the element; reads no value.
 
-    index: str
-    """Where its arrays are, below the element."""
+        Raises:
+            StoreError: If it is missing, or its metadata cannot be understood.
 
-    files: PartFiles
-    """Its part files."""
+        """
+        (array,) = self.batch_arrays([path])
+        if array is None:
+            raise self._missing(path)
+        return array
 
-    sampling: Mapping[str, Any]
-    """Its fractions in the metadata; empty at level 0."""
+    def arrays_there(self, paths: Sequence[str]) -> list[NDArray[Any] | None]:
+        """Return whole arrays, None for each that is not there, read as one plan.
 
-    @cached_property
-    def rows(self) -> FeatureRows:
-        """Where the rows of each feature lie."""
-        own = is_there(self.element / self.index / "feature_offsets_own")
-        return FeatureRows(
-            offsets=read_array(self.element, self.index + ("feature_offsets_own" if own else "feature_offsets")),
-            indptr=read_array(self.element, self.index + "feature_tiles/indptr"),
-            tiles=read_array(self.element, self.index + "feature_tiles/tiles").astype(np.uint32),
-            starts=read_array(self.element, self.index + "feature_tiles/starts"),
-        )
+        Raises:
+            StoreError: If one cannot be read.
 
-    @cached_property
-    def level_of(self) -> NDArray[np.int64] | None:
-        """Level whose rows serve each feature, or None where this one has them all (P15)."""
-        if not is_there(self.element / self.index / "feature_level_of"):
+        """
+        arrays = self.batch_arrays(paths)
+        found = [(path, array) for path, array in zip(paths, arrays, strict=True) if array is not None]
+        values = iter(self._values([path for path, _ in found], [array for _, array in found]))
+        return [None if array is None else next(values) for array in arrays]
+
+    def arrays(self, paths: Sequence[str]) -> list[NDArray[Any]]:
+        """Return whole arrays, read as one plan.
+
+        Raises:
+            StoreError: If one is missing or cannot be read.
+
+        """
+        found = self.arrays_there(paths)
+        missing = [path for path, values in zip(paths, found, strict=True) if values is None]
+        if missing:
+            raise self._missing(missing[0])
+        return [values for values in found if values is not None]
+
+    def array(self, path: str) -> NDArray[Any]:
+        """Return a whole array; errors as in `arrays`."""
+        return self.arrays([path])[0]
+
+    def ranges(self, paths: Sequence[str], starts: Integers, ends: Integers) -> list[NDArray[Any]]:
+        """Return the same half-open ranges of arrays, one behind the other, read as one plan.
+
+        Raises:
+            StoreError: If an array is missing or cannot be read.
+
+        """
+        return self._read(paths, [self.batch_array(path) for path in paths], [(starts, ends)] * len(paths))
+
+    def strings(self, path: str) -> list[str]:
+        """Return a whole array of strings; errors as in `arrays`."""
+        return [str(value) for value in self.array(path).tolist()]
+
+    def _array(self, path: str, document: Document | None) -> BatchArray | None:
+        if document is None:
             return None
-        return read_array(self.element, self.index + "feature_level_of").astype(np.int64)
+        array = self._arrays.get(path)
+        if array is None:
+            try:
+                array = described_array(self.files, self.key_of(path), document)
+            except MetadataError as error:
+                raise self._unreadable(path, error) from error
+            self._arrays[path] = array
+        return array
 
-    @cached_property
-    def group_starts(self) -> NDArray[np.int64]:
-        """First row of each row group, then the number of rows."""
-        return read_array(self.element, self.index + "feature_row_groups")
+    def _values(self, paths: Sequence[str], arrays: Sequence[BatchArray]) -> list[NDArray[Any]]:
+        return self._read(paths, arrays, [(np.zeros(1, np.int64), np.asarray(array.shape[:1])) for array in arrays])
 
-    @cached_property
-    def part_starts(self) -> NDArray[np.int64]:
-        """First row group of each part, then their number."""
-        return read_array(self.element, self.index + "feature_parts")
+    def _read(
+        self, paths: Sequence[str], arrays: Sequence[BatchArray], ranges: Sequence[tuple[Integers, Integers]]
+    ) -> list[NDArray[Any]]:
+        """Return ranges of arrays; a file that is not there is an error, unless it stands for the fill value."""
+        try:
+            return _read_ranges([_strict(array) for array in arrays], ranges)
+        except PunctaError:
+            # Where consolidated metadata speaks of an array that is gone, fill values would be invented data.
+            gone = [path for path, data in zip(paths, self._read_documents(paths), strict=True) if data is None]
+            if gone:
+                raise self._missing(gone[0]) from None
+        try:
+            return _read_ranges(arrays, ranges)
+        except Exception as error:  # codecs raise whatever their library does
+            raise self._unreadable(", ".join(paths), error) from error
 
-    @cached_property
-    def fractions(self) -> NDArray[np.float64] | None:
-        """P_g of each feature at this level; None at level 0, where all are 1."""
-        value = self.sampling.get("P_feature")
-        if isinstance(value, Mapping):
-            return np.asarray(read_array(self.element, str(value["array"])), dtype=np.float64)
-        return None if value is None else np.asarray(value, dtype=np.float64)
+    def _look(self, paths: Sequence[str]) -> None:
+        for path, data in zip(paths, self._read_documents(paths), strict=True):
+            self._below[path] = None if data is None else parsed(data, f"{self.location}/{path}/zarr.json")
+
+    def _read_documents(self, paths: Sequence[str]) -> list[bytes | None]:
+        return read_files(self.files, [self.key_of(f"{path}/zarr.json") for path in paths])
+
+    def _missing(self, path: str) -> StoreError:
+        return StoreError(f"the index array {self.location}/{path} is missing; index the points again")
+
+    def _unreadable(self, path: str, error: Exception) -> StoreError:
+        return StoreError(f"could not read the index array {self.location}/{path}: {error}; run puncta validate")
 
 
-def read_array(element: Path, path: str) -> NDArray[Any]:
-    """Return a whole index array.
+def joined(*parts: str) -> str:
+    """Return names one below the other; empty ones are left out."""
+    return "/".join(part for part in parts if part)
+
+
+def parsed(data: bytes, name: str) -> dict[str, Any]:
+    """Return the JSON object in the bytes of a file.
 
     Raises:
-        StoreError: If it is missing or cannot be read.
+        StoreError: If they hold anything else.
 
     """
     try:
-        array = zarr.open_array(element / path, mode="r")
-        values: NDArray[Any] = np.asarray(array[:])
-    except (FileNotFoundError, zarr.errors.NodeNotFoundError) as error:
-        raise StoreError(f"the index array {element / path} is missing; index the points again") from error
-    except Exception as error:  # zarr's codecs raise whatever their library does
-        raise StoreError(f"could not read the index array {element / path}: {error}; run puncta validate") from error
-    return values
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{name} is not valid JSON ({error}); restore it from a copy of the store") from error
+    if not isinstance(document, dict):
+        raise StoreError(f"{name} holds a JSON {type(document).__name__}, not an object; restore it from a copy")
+    return document
 
 
-def read_strings(element: Path, path: str) -> list[str]:
-    """Return a whole index array of strings."""
-    return [str(value) for value in read_array(element, path).tolist()]
+def _again(files: Files, key: str, document: Document, store: Path | None) -> Element:
+    return Element(files, key, document=document, store=store)
 
 
-def check_indexed(place: ElementPlace) -> None:
-    """Raise for an element without a spatial index, or with one that breaks its schema or is of no use here.
-
-    Raises:
-        NotIndexedError: If there is no index; the message names the command that makes one.
-        MetadataError: If the metadata breaks its schema; the message lists every problem.
-        UnsupportedError: If the index is of a layout that is not read yet.
-
-    """
-    if "spatial_index" not in place.attrs:
-        raise NotIndexedError(
-            f"{place.path} has no spatial index; make one with: puncta index {place.path} --in-place, "
-            f"or into a new store with: puncta index {place.path} -o NEW.zarr"
-        )
-    problems = validate_points_attrs(place.attrs)
-    if problems:
-        raise MetadataError(
-            f"the metadata of {place.path} has {len(problems)} problems; index the points again, or repair:\n"
-            + describe(problems)
-        )
-    layout = place.attrs["spatial_index"].get("layout", ["parquet"])
-    if "parquet" not in layout:
-        raise UnsupportedError(f"{place.path} has the layout {layout}, which is not read yet")
+def _strict(array: BatchArray) -> BatchArray:
+    return BatchArray(array.files, replace(array.layout, fills=False))
 
 
-def transformations_of(place: ElementPlace, axes: tuple[str, ...]) -> dict[str, NDArray[np.float64]]:
-    """Return the affine from stored coordinates to each coordinate system of an element."""
-    return affines(place.attrs.get("coordinateTransformations") or (), axes)
-
-
-def check_fresh(place: ElementPlace, systems: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64] | None:
-    """Return the recorded affine of the grid, or None for the identity.
-
-    Raises:
-        StaleIndexError: If the element's transformation is no longer the one that was used (P17).
-
-    """
-    index = place.attrs["spatial_index"]
-    recorded = index.get("affine")
-    name, ndim = index["coordinate_system"], len(index["axes"])
-    used = np.eye(ndim, ndim + 1) if recorded is None else np.asarray(recorded, dtype=np.float64)
-    current = systems.get(name)
-    # an index outside of SpatialData has no transformations to disagree with
-    if systems and (current is None or not np.array_equal(current, used)):
-        now = "has none now" if current is None else f"is now {current.tolist()}"
-        raise StaleIndexError(
-            f"the index of {place.path} is stale: it was built with the transformation {used.tolist()} to {name!r}, "
-            f"which {now}; build it anew with: puncta index {place.path} --in-place --overwrite"
-        )
-    return None if is_identity(used) else used
-
-
-def levels_of(place: ElementPlace) -> tuple[Level, ...]:
-    """Return the levels of an element, the finest first."""
-    axes = tuple(place.attrs["spatial_index"]["axes"])
-    levels = []
-    for number, entry in enumerate(place.attrs["multiscales"]["layout"]):
-        index = entry["spatial_index"]
-        sampling = index.get("sampling", {})
-        levels.append(
-            Level(
-                number=number,
-                grid=Grid(
-                    axes=axes,
-                    origin=tuple(index["origin"]),
-                    tile_size=tuple(index["tile_size"]),
-                    shape=tuple(index["grid_shape"]),
-                ),
-                n_rows=index["n_rows"],
-                fraction=float(sampling.get("P", 1.0)),
-                n_rows_feature=index.get("n_rows_feature"),
-                tiles_per_part=index.get("tiles_per_part", 256),
-                element=place.path,
-                sampling=sampling,
-                by=index.get("by", {}),
-            )
-        )
-    return tuple(levels)
+def _read_ranges(arrays: Sequence[BatchArray], ranges: Sequence[tuple[Integers, Integers]]) -> list[NDArray[Any]]:
+    requests = [RangeRequest(array, *some) for array, some in zip(arrays, ranges, strict=True)]
+    return [values for values, _ in read_batch(requests)]

@@ -48,42 +48,58 @@ def ranges_of_tiles(tiles: NDArray[np.int64], offsets: NDArray[np.int64]) -> Ran
     return merged(offsets[tiles], offsets[tiles + 1])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureRows:
-    """Where the rows of features lie in one feature-major copy: its offsets and its sparse feature tiles (P31)."""
+def padded(ranges: Ranges, offsets: NDArray[np.int64], chunk: int) -> Ranges:
+    """Return where rows of the tile order lie in arrays in which each tile fills a chunk of its own.
 
-    offsets: NDArray[np.int64]
-    """First row of each feature, shape (n_features + 1,)."""
+    Args:
+        ranges: Rows.
+        offsets: `tile_offsets` of the level, shape (n_tiles + 1,).
+        chunk: Rows of a chunk, as many as the largest tile has or more.
 
-    indptr: NDArray[np.int64]
-    """First pair of each feature, shape (n_features + 1,)."""
+    Returns:
+        Places, half-open, one range for each tile that a range meets; ascending, those of full tiles touch.
 
-    tiles: NDArray[np.uint32]
-    """Tile of each pair, ascending within a feature."""
+    """
+    # of empty tiles at one row, the last has the row; the first of those at the end has none of the range
+    first = np.searchsorted(offsets, ranges[:, 0], side="right") - 1
+    counts = np.searchsorted(offsets, ranges[:, 1], side="left") - first
+    which = np.repeat(np.arange(len(ranges)), counts)
+    tiles = np.repeat(first, counts) + np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    begin, end = offsets[tiles], offsets[tiles + 1]
+    shift = tiles * chunk - begin
+    places = np.stack([np.maximum(ranges[which, 0], begin), np.minimum(ranges[which, 1], end)], axis=1)
+    places += shift[:, None]
+    return places[places[:, 1] > places[:, 0]]
 
-    starts: NDArray[np.int64]
-    """First row of each pair."""
 
-    def rows_in(self, feature: int, tiles: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the tiles among `tiles` that hold rows of a feature, and the first and end row in each.
+def rows_in_blocks(ranges: Ranges, *, block: int, n_rows: int) -> int:
+    """Return how many rows are decoded where rows come in blocks of one size, the last one shorter.
 
-        Args:
-            feature: Code of the feature.
-            tiles: Tile ids, ascending.
+    Args:
+        ranges: Rows wanted.
+        block: Rows of a block.
+        n_rows: Rows that there are.
 
-        Returns:
-            Tile ids, shape (m,); rows, shape (m, 2), half-open.
+    """
+    first, end = ranges[:, 0] // block, -(-ranges[:, 1] // block)
+    # ranges are ascending: two that meet in a block share its rows
+    begin = np.maximum(first, np.append(0, end[:-1]))
+    return int((np.minimum(end * block, n_rows) - np.minimum(begin * block, n_rows)).sum())
 
-        """
-        first, last = int(self.indptr[feature]), int(self.indptr[feature + 1])
-        own = self.tiles[first:last].astype(np.int64)
-        if len(tiles) < len(own):
-            at = np.searchsorted(own, tiles)
-            at = at[(at < len(own)) & (own[np.minimum(at, len(own) - 1)] == tiles)]
-        else:
-            at = np.flatnonzero(_is_among(own, tiles))
-        ends = np.append(self.starts[first + 1 : last], self.offsets[feature + 1])
-        return own[at], np.stack([self.starts[first + at], ends[at]], axis=1)
+
+def tiles_among(own: NDArray[np.int64], tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the positions in `own` of the tiles that are in `tiles`, too.
+
+    Args:
+        own: Tile ids, ascending.
+        tiles: Tile ids, ascending.
+
+    """
+    if len(tiles) < len(own):
+        at = np.searchsorted(own, tiles)
+        found: NDArray[np.int64] = at[(at < len(own)) & (own[np.minimum(at, len(own) - 1)] == tiles)]
+        return found
+    return np.flatnonzero(_is_among(own, tiles))
 
 
 def _is_among(values: NDArray[np.int64], ascending: NDArray[np.int64]) -> NDArray[np.bool_]:

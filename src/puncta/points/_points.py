@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -11,22 +11,19 @@ from numpy.typing import NDArray
 
 from puncta.errors import ColumnError, GridError, QueryError
 from puncta.points._arrow import numpy_of
+from puncta.points._categories import Vocabulary
 from puncta.points._columns import Columns
-from puncta.points._element import (
-    ElementPlace,
-    Level,
-    check_fresh,
-    check_indexed,
-    find_element,
-    levels_of,
-    transformations_of,
-)
+from puncta.points._element import Element
+from puncta.points._find import Form, check_fresh, find_element, form_of, require_indexed, transformations_of
+from puncta.points._footers import Footers
 from puncta.points._grid import Box
+from puncta.points._levels import Level, Source, levels_of
 from puncta.points._query import Planner
-from puncta.points._question import Count, Explanation, Question, Thinning
+from puncta.points._question import Asked, Count, Explanation, Question, Thinning
 from puncta.points._region import region_of
 from puncta.points._render import picture_shape, render_density, render_features
 from puncta.spec.transformations import apply_affine, is_identity
+from puncta.store._sizes import n_bytes_below
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,38 +34,34 @@ if TYPE_CHECKING:
 _POINTS_PER_PIXEL = 2
 
 
-class Asked(TypedDict, total=False):
-    """What a question may say; see `Points.query`."""
-
-    box: Box | None
-    polygon: object | None
-    coordinate_system: str | None
-    features: str | Sequence[str] | None
-    feature_key: str | None
-    where: str | Sequence[str]
-    level: int | None
-    budget: int | None
-    thinning: Thinning
-    columns: Sequence[str] | None
-
-
-def open_points(path: str | os.PathLike[str]) -> "Points":
+def open_points(
+    path_or_url: str | os.PathLike[str],
+    *,
+    layout: Form | None = None,
+    storage_options: Mapping[str, object] | None = None,
+) -> "Points":
     """Open an indexed points element for questions; reads its metadata, and no point.
 
     Args:
-        path: The element (`study.zarr/points/transcripts`), or a store that has one.
+        path_or_url: The element (`study.zarr/points/transcripts`), or a store that has one: in a folder, in a zip
+            archive (`study.zarr.zip/points/transcripts`), or at an `http(s)://`, `s3://`, `gs://` or `az://` URL of
+            either.
+        layout: `parquet` or `zarr`, for an element that has both; Parquet where it has it.
+        storage_options: For a URL, handed to obstore unchanged: region, endpoint, token and others.
 
     Raises:
         MissingError: If nothing is there.
         NotIndexedError: If it has no spatial index; the message names the command that makes one.
         MetadataError: If its metadata breaks the schema; the message lists every problem.
         StaleIndexError: If the element's transformation has changed since it was indexed.
-        UnsupportedError: If it is of a form that is not read yet.
+        QueryError: If it does not have the layout, or a storage option is unknown or given with a local path.
+        StoreError: If it cannot be read.
+        UnsupportedError: If it is of a form that is not read.
 
     """
-    place = find_element(path)
-    check_indexed(place)
-    return Points(place)
+    element = find_element(path_or_url, storage_options)
+    require_indexed(element)
+    return Points(element, form_of(element, layout))
 
 
 class Points:
@@ -76,16 +69,18 @@ class Points:
 
     Reads are planned from the index and touch only the row groups that are needed. Every result is a `pyarrow.Table`
     whose schema metadata says, under `puncta` and as JSON, the level, the fraction, and whether it is complete.
-    An object may be used from many threads.
+    An object may be used from many threads, and pickled.
     """
 
-    def __init__(self, place: ElementPlace) -> None:
-        index = place.attrs["spatial_index"]
-        self.path: Path = place.path
-        """Folder of the element."""
-        self.store: Path = place.store
-        """Store that it is in."""
-        self.attrs: dict[str, Any] = place.attrs
+    def __init__(self, element: Element, form: Form) -> None:
+        index = element.attrs["spatial_index"]
+        self._element = element
+        self._source = Source(
+            element=element, form=form, footers=Footers(element.files), vocabulary=Vocabulary(element)
+        )
+        self.location: str = element.location
+        """Path or URL of the element."""
+        self.attrs: dict[str, Any] = element.attrs
         """Attributes of the element, as stored."""
         self.axes: tuple[str, ...] = tuple(index["axes"])
         """Axes of the grid, in its order."""
@@ -103,10 +98,10 @@ class Points:
         """Points that the densest tile of a sampled level holds on average."""
         self.seed: int | None = index.get("seed")
         """Seed of the sampling."""
-        self.systems: Mapping[str, NDArray[np.float64]] = transformations_of(place, self.axes)
+        self.systems: Mapping[str, NDArray[np.float64]] = transformations_of(element, self.axes)
         """Affine from stored coordinates to each coordinate system, shape (d, d + 1)."""
-        self._to_grid = check_fresh(place, self.systems)
-        self.levels: tuple[Level, ...] = levels_of(place)
+        self._to_grid = check_fresh(element, self.systems)
+        self.levels: tuple[Level, ...] = levels_of(self._source)
         """The levels, the finest first."""
         self.feature_keys: tuple[str, ...] = tuple(
             dict.fromkeys([*([self.feature_key] if self.feature_key else []), *self.levels[0].by])
@@ -114,7 +109,11 @@ class Points:
         """Feature columns, the primary one first."""
 
     def __repr__(self) -> str:
-        return f"<Points {self.path.name!r}: {self.n_rows:,} points, {len(self.levels)} levels, axes {self.axes}>"
+        name = self.location.rstrip("/").rpartition("/")[2]
+        return f"<Points {name!r}: {self.n_rows:,} points, {len(self.levels)} levels, axes {self.axes}>"
+
+    def __reduce__(self) -> tuple[type["Points"], tuple[Element, Form]]:
+        return Points, (self._element, self._source.form)
 
     def __enter__(self) -> Self:
         return self
@@ -126,14 +125,29 @@ class Points:
         return self.n_rows
 
     @property
+    def path(self) -> "Path":
+        """Folder of the element; `UnsupportedError` where it is no folder of this machine: see `location`."""
+        return self._element.folder
+
+    @property
+    def store(self) -> "Path":
+        """Folder of the store that it lies in; else as `path`."""
+        return self._element.store or self._element.folder
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files of the element; `UnsupportedError` on a web server, which cannot list them."""
+        return n_bytes_below(self._element.files, self._element.key)
+
+    @property
     def n_rows(self) -> int:
         """Number of points."""
         return self.levels[0].n_rows
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Arrow schema of the files."""
-        return self.levels[0].files.schema()
+        """Arrow schema of the rows as they are stored."""
+        return self.levels[0].stored.schema()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -147,7 +161,7 @@ class Points:
 
     @cached_property
     def _columns(self) -> Columns:
-        return Columns(self.path, self.schema, self.feature_keys)
+        return Columns(self._element, self._source.vocabulary, lambda: self.schema, self.feature_keys)
 
     @cached_property
     def _planner(self) -> Planner:

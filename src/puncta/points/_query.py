@@ -12,15 +12,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from puncta.errors import QueryError
+from puncta.errors import QueryError, StoreError
 from puncta.points._arrow import arrow_of, numpy_of
 from puncta.points._columns import Columns
-from puncta.points._element import Level
-from puncta.points._parquet import PartFiles
-from puncta.points._plan import Choice, Ranges, choose_level, merged, ranges_of_tiles, reads_of, target_of
-from puncta.points._question import Count, Explanation, Piece, Plan, Question
+from puncta.points._copy import Piece, read_pieces
+from puncta.points._levels import Level
+from puncta.points._plan import Choice, choose_level, merged, no_ranges, ranges_of_tiles, rows_in_blocks, target_of
+from puncta.points._question import Count, Explanation, Plan, Question
 from puncta.points._region import Region
 from puncta.points._sampling import is_kept, thinning_numbers
+
+# Rows of a feature-major copy that are decoded together, about, in either layout (P9).
+_BLOCK_ROWS = 16_384
 
 _NOTE_FALLBACK = "read from the tile order at a sampled level: rare features may be missing"
 
@@ -45,7 +48,7 @@ class Planner:
             return self._spatial(level, tiles, choice.share, falls_back=codes is not None)
         plan = self._by_feature(question, level, codes, choice.share)
         # At level 0 both copies hold the same points: read the one that costs less.
-        if level.number == 0 and int(level.tile_counts[tiles].sum()) < _rows_touched(plan):
+        if level.number == 0 and int(level.tile_counts[tiles].sum()) < self._rows_touched(plan, question):
             return self._spatial(level, tiles, choice.share, falls_back=False)
         return plan
 
@@ -68,13 +71,13 @@ class Planner:
         """Return what a question would read, without reading a point."""
         plan = self.plan(question)
         needed = self._needed(plan, question, self._asked_columns(question, names))
-        reads = [(piece.files, read) for piece in plan.pieces for read in piece.reads]
+        costs = [piece.copy.cost(piece.ranges, needed) for piece in plan.pieces]
         return Explanation(
             level=plan.level,
             tiles=plan.tiles,
             rows=plan.rows,
-            requests=sum(_runs(read.groups) for _, read in reads),
-            bytes=sum(files.compressed_bytes(read, needed) for files, read in reads),
+            requests=sum(cost.requests for cost in costs),
+            bytes=sum(cost.bytes for cost in costs),
             fraction=plan.fractions,
             complete=plan.is_complete,
             order=plan.order,
@@ -100,7 +103,7 @@ class Planner:
     def read_tile(self, level: Level, tile: int, names: Sequence[str]) -> pa.Table:
         """Return all columns of the rows of one tile."""
         plan = self._spatial(level, np.asarray([tile], dtype=np.int64), 1.0, falls_back=False)
-        table = pa.concat_tables(piece.files.read(piece.reads, names) for piece in plan.pieces)
+        table = read_pieces(plan.pieces, names)
         return self._columns.restored(table).replace_schema_metadata({"puncta": json.dumps(self._says(plan))})
 
     def _count_matching(self, question: Question, level: Level) -> Count:
@@ -122,15 +125,14 @@ class Planner:
             found = int((rows[inside, 1] - rows[inside, 0]).sum())
             border = merged(rows[~inside, 0], rows[~inside, 1])
             if len(border):
-                piece = _piece(copy.files, border, copy.group_starts, copy.part_starts)
+                piece = Piece(copy=copy.stored, ranges=border)
                 found += int(question.region.contains(self._coordinates(piece, question.region)).sum())
             fraction = 1.0 if copy.fractions is None else float(copy.fractions[code])
             total += found / fraction
         return Count(count=round(total), exact=level.number == 0)
 
     def _coordinates(self, piece: Piece, region: Region) -> list[NDArray[np.generic]]:
-        table = piece.files.read(piece.reads, region.axes)
-        return [numpy_of(table.column(axis)) for axis in region.axes]
+        return _coordinates_of(read_pieces([piece], region.axes), region.axes)
 
     def _codes(self, question: Question) -> list[int] | None:
         """Return the codes of the features that are asked for, or None for all points."""
@@ -176,6 +178,12 @@ class Planner:
             expected += share * float(((rows[:, 1] - rows[:, 0]) * shares).sum())
         return expected
 
+    def _rows_touched(self, plan: Plan, question: Question) -> int:
+        """Return about how many rows of level 0 are decoded: as many in either layout, so that both read one copy."""
+        copy = self._levels[0].copy(self._further(question))
+        n_rows = int(copy.rows.offsets[-1]) if copy.n_rows is None else copy.n_rows
+        return sum(rows_in_blocks(piece.ranges, block=_BLOCK_ROWS, n_rows=n_rows) for piece in plan.pieces)
+
     def _fractions(self, question: Question, level: Level, codes: Sequence[int]) -> list[float]:
         """Return P_g of each feature at a level."""
         fractions = level.copy(self._further(question)).fractions
@@ -195,12 +203,19 @@ class Planner:
         """Yield each feature, the level whose rows serve it (P15), its tiles in view there, and its rows in each."""
         further = self._further(question)
         level_of = level.copy(further).level_of
-        tiles: dict[int, NDArray[np.int64]] = {}
-        for code in codes:
-            serving = self._levels[level.number if level_of is None else int(level_of[code])]
-            if serving.number not in tiles:
-                tiles[serving.number] = question.region.tiles_in(serving.grid)
-            yield code, serving, *serving.copy(further).rows.rows_in(code, tiles[serving.number])
+        numbers = [level.number if level_of is None else int(level_of[code]) for code in codes]
+        # the features of one serving level are looked up together
+        found = {
+            number: self._levels[number]
+            .copy(further)
+            .rows.rows_in(
+                [code for code, own in zip(codes, numbers, strict=True) if own == number],
+                question.region.tiles_in(self._levels[number].grid),
+            )
+            for number in dict.fromkeys(numbers)
+        }
+        for code, number in zip(codes, numbers, strict=True):
+            yield code, self._levels[number], *next(found[number])
 
     def _spatial(self, level: Level, tiles: NDArray[np.int64], share: float, *, falls_back: bool) -> Plan:
         ranges = ranges_of_tiles(tiles, level.tile_offsets)
@@ -208,7 +223,7 @@ class Planner:
         return Plan(
             level=level.number,
             order="spatial",
-            pieces=(_piece(level.files, ranges, level.tile_offsets, level.part_starts),),
+            pieces=(Piece(copy=level.stored, ranges=ranges),),
             tiles=occupied,
             fractions=level.fraction * share,
             kept=share,
@@ -227,7 +242,7 @@ class Planner:
         for number, parts in rows_of.items():
             rows = np.concatenate(parts)
             copy = self._levels[number].copy(self._further(question))
-            pieces.append(_piece(copy.files, merged(rows[:, 0], rows[:, 1]), copy.group_starts, copy.part_starts))
+            pieces.append(Piece(copy=copy.stored, ranges=merged(rows[:, 0], rows[:, 1])))
         names = self._columns.categories(str(question.feature_key)).names
         if question.thinning == "equal":
             # P_g * (P_S / P_g) may miss P_S by its last bit: say the one fraction that all have
@@ -262,12 +277,12 @@ class Planner:
     def _matching(self, plan: Plan, question: Question, columns: Sequence[str]) -> pa.Table:
         """Return the rows that a question asks for, with these columns and those that the filters look at."""
         needed = self._needed(plan, question, columns)
-        tables = [piece.files.read(piece.reads, needed) for piece in plan.pieces]
-        table = pa.concat_tables(tables) if tables else self._nothing(needed)
+        pieces = plan.pieces or (Piece(copy=self._levels[0].stored, ranges=no_ranges()),)
+        table = read_pieces(pieces, needed)
         kept = np.ones(table.num_rows, dtype=bool)
         region = question.region
         if not region.is_everything:
-            kept &= region.contains([numpy_of(table.column(axis)) for axis in region.axes])
+            kept &= region.contains(_coordinates_of(table, region.axes))
         if question.features is not None and question.feature_key is not None:
             kept &= self._is_asked(table, question)
         if plan.kept != 1.0:
@@ -278,9 +293,6 @@ class Planner:
 
             table = _filtered(table, rows_meeting(table, question.where))
         return table
-
-    def _nothing(self, needed: Sequence[str]) -> pa.Table:
-        return self._levels[0].files.read([], needed)
 
     def _is_asked(self, table: pa.Table, question: Question) -> NDArray[np.bool_]:
         """Say which rows are of the features that are asked for."""
@@ -318,17 +330,21 @@ class Planner:
         }
 
 
-def _piece(files: PartFiles, ranges: Ranges, group_starts: NDArray[np.int64], part_starts: NDArray[np.int64]) -> Piece:
-    return Piece(files=files, ranges=ranges, reads=tuple(reads_of(ranges, group_starts, part_starts)))
+def _coordinates_of(table: pa.Table, axes: Sequence[str]) -> list[NDArray[np.generic]]:
+    """Return coordinates of rows.
 
+    Raises:
+        StoreError: If a row has none: what reads as nothing must not pass for a point that lies elsewhere.
 
-def _rows_touched(plan: Plan) -> int:
-    """Return the rows of the row groups that are decoded."""
-    return sum(read.n_rows for piece in plan.pieces for read in piece.reads)
-
-
-def _runs(groups: NDArray[np.int64]) -> int:
-    return int((np.diff(groups) > 1).sum()) + 1 if len(groups) else 0
+    """
+    coordinates = [numpy_of(table.column(axis)) for axis in axes]
+    lost = [axis for axis, values in zip(axes, coordinates, strict=True) if np.isnan(np.sum(values))]
+    if lost:
+        raise StoreError(
+            f"{len(lost)} of {len(axes)} coordinates are missing in some of {table.num_rows} rows (first: "
+            f"{lost[0]!r}), as where a file of the index is gone; run puncta validate, or restore the file"
+        )
+    return coordinates
 
 
 def _filtered(table: pa.Table, kept: NDArray[np.bool_]) -> pa.Table:

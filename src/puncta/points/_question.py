@@ -3,17 +3,33 @@
 RFC 3, "Reading"; decisions P24 and P28.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
-from puncta.points._parquet import PartFiles
-from puncta.points._plan import PartRead, Ranges
+from puncta.points._copy import Piece
+from puncta.points._grid import Box
 from puncta.points._region import Region
 
 type Thinning = Literal["equal", "own"]
 """Several features of a sampled level at one common fraction, or each at its own."""
 
 type Order = Literal["spatial", "feature"]
+
+
+class Asked(TypedDict, total=False):
+    """What a question may say; see `Points.query`."""
+
+    box: Box | None
+    polygon: object | None
+    coordinate_system: str | None
+    features: str | Sequence[str] | None
+    feature_key: str | None
+    where: str | Sequence[str]
+    level: int | None
+    budget: int | None
+    thinning: Thinning
+    columns: Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,25 +59,6 @@ class Question:
 
     columns: tuple[str, ...] | None
     """Columns to come back; None for all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """Rows of one copy to read."""
-
-    files: PartFiles
-    """The copy."""
-
-    ranges: Ranges
-    """Its rows."""
-
-    reads: tuple[PartRead, ...]
-    """The reads that bring them."""
-
-    @property
-    def n_rows(self) -> int:
-        """Rows wanted."""
-        return int((self.ranges[:, 1] - self.ranges[:, 0]).sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +122,10 @@ class Explanation:
     """Rows in the row ranges that are read, before the exact filter."""
 
     requests: int
-    """Reads: column chunks of neighbouring row groups in one file count once."""
+    """Reads, or requests to a server: chunks that lie near each other in one file are merged and count once."""
 
     bytes: int
-    """Compressed bytes of the column chunks."""
+    """Compressed bytes of the chunks that are needed; merged requests bring some more."""
 
     fraction: float | dict[str, float]
     """Fraction of all points that the answer keeps."""

@@ -20,6 +20,9 @@ from puncta.spec.transformations import apply_affine, compose_affines, invert_af
 # A box that was mapped to another system is grown by this part of a tile: rounding must not cost a tile.
 _GROWTH = 1e-6
 
+# The last number below 0 is so small that no division leaves anything of it; no coordinate is as small as this one.
+_NOTHING = 1e-300
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
@@ -86,13 +89,15 @@ class Region:
     def is_inside(self, grid: Grid, tiles: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each tile whether all of its points are in the region, as far as this can be told from the grid.
 
-        Tile coordinates grow with the coordinates: a tile strictly between those of the two corners lies inside.
+        Tile coordinates never fall as coordinates grow. So a tile above that of the last number below the box has no
+        point below the box, and one below that of the upper corner none above it: a box along tile borders is exact.
         """
         if self.is_everything:
             return np.ones(len(tiles), dtype=bool)
         if self.polygon is not None or not self.is_in_grid_system:
             return np.zeros(len(tiles), dtype=bool)
-        ends = grid.unbounded_tiles_of(np.stack([self.lower, np.nextafter(self.upper, -np.inf)]))
+        below = np.minimum(np.nextafter(self.lower, -np.inf), self.lower - _NOTHING)
+        ends = grid.unbounded_tiles_of(np.stack([below, self.upper]))
         at = grid.tile_coordinates(tiles)
         inside: NDArray[np.bool_] = ((at > ends[0]) & (at < ends[1])).all(axis=1)
         return inside
