@@ -1,12 +1,11 @@
 """`puncta index`: a source in, an indexed element of a SpatialData store out."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from puncta.cli._options import LocalPath, Names, Numbers, json_option, storage_option
+from puncta.cli._options import LocalPath, Names, Numbers, json_option, url_option
 from puncta.cli._print import (
     plural,
     print_facts,
@@ -41,7 +40,7 @@ _COUNT = click.IntRange(min=1)
 @click.argument("source")
 @section(
     "Result",
-    (("-o", "--output", "store"), {"type": LocalPath(), "metavar": "STORE", "help": "Store to write, or to add to."}),
+    (("-o", "--output", "store"), {"metavar": "STORE", "help": "Store to write or add to; s3://, gs://, az:// too."}),
     (("--in-place",), {"is_flag": True, "help": "Index the element in its own store instead."}),
     (("--name",), {"metavar": "NAME", "help": "Name of the element.  [default: the source's, or transcripts]"}),
     (("--overwrite",), {"is_flag": True, "help": "Replace the element, or its index, where there is one."}),
@@ -116,11 +115,11 @@ _COUNT = click.IntRange(min=1)
     ),
 )
 @json_option
-@storage_option
+@url_option
 def index(
     source: str,
     *,
-    store: Path | None,
+    store: str | None,
     in_place: bool,
     no_feature_order: bool,
     seed: int,
@@ -132,6 +131,8 @@ def index(
     SOURCE is a vendor's transcript table (.parquet, .csv, .csv.gz) or output folder, or a points element of a
     SpatialData store. The result is, or stays, a store that spatialdata.read_zarr opens.
     """
+    if store == "":
+        raise click.UsageError("the path of -o is empty")
     if in_place == (store is not None):
         raise click.UsageError("say where the index goes: either -o STORE or --in-place")
     # it loads zarr and pyarrow, and `--help` is for people who wait

@@ -16,15 +16,19 @@ from numpy.typing import NDArray
 
 from puncta.indexing._columns import SAMPLE, TILE
 from puncta.indexing._crew import Crew
-from puncta.indexing._feature_index import FeatureLevel, FeatureOrder, PairFiles
+from puncta.indexing._feature_groups import GroupDone, LevelDone, order_of
+from puncta.indexing._feature_index import FeatureOrder, PairFiles
+from puncta.indexing._group_rows import GroupRows, on_disk, room_on_disk
 from puncta.indexing._levels import (
     WINDOW_ROWS,
     FeatureTiles,
     ancestors_of,
     blocks_of,
+    counts_kept,
     feature_fractions,
     feature_tiles_of,
-    joined,
+    fractions_of_one,
+    pairs_of_one,
     row_group_cuts,
     rows_kept,
 )
@@ -32,7 +36,7 @@ from puncta.indexing._order import stable_order
 from puncta.indexing._runs import RunFiles, Runs, Spans
 from puncta.indexing._stage import Progress
 from puncta.indexing._write_parquet import FileLayout, PartWriter
-from puncta.points._arrow import arrow_of, numpy_of
+from puncta.points._arrow import numpy_of
 from puncta.points._grid import Grid
 from puncta.points._sampling import is_kept
 
@@ -42,8 +46,8 @@ ROWS_PER_GROUP = 16_384
 GROUPS_PER_PART = 256
 """Row groups of a part file at the most; a footer costs some hundred bytes for each."""
 
-BYTES_A_ROW = 20
-"""What is held of each row of a large feature, besides a window of rows: its tile, its number and its position."""
+BYTES_A_ROW = 4
+"""What is held of each row of a large feature, besides a window of rows, where a level is one block: which are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,37 +82,6 @@ class Group:
 
     rows: int
     """How many there are."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelDone:
-    """What is known of the rows of a group at one level."""
-
-    feature_rows: NDArray[np.int64]
-    """Rows of each feature of the group."""
-
-    feature_pairs: NDArray[np.int64]
-    """Tiles in which each feature of the group has rows."""
-
-    cuts: NDArray[np.int64]
-    """First row of each row group, counted from the first row of the group."""
-
-    parts: tuple[int, ...]
-    """Row groups of each part file."""
-
-    windows: tuple[int, ...]
-    """Rows of each run that was laid down for the Zarr layout."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDone:
-    """What is known of a group that was written."""
-
-    fractions: NDArray[np.float64]
-    """P_g, shape (n_levels, features of the group)."""
-
-    levels: tuple[LevelDone, ...]
-    """One a level that has a copy."""
 
 
 def write_feature_order(
@@ -161,9 +134,14 @@ def write_feature_order(
     for level, home in enumerate(homes):
         if home.parquet is not None:
             _number_parts(home.parquet, [one.levels[level] for one in found], layout)
-    return _order_of(found, homes, n_features=runs.n_features, shared=shared, has_nulls=bool(runs.counts[-1])), [
-        _laid([one.levels[level] for one in found]) for level in range(len(homes))
-    ]
+    order = order_of(
+        found,
+        [home.pairs for home in homes],
+        n_features=runs.n_features,
+        shared=shared,
+        has_nulls=bool(runs.counts[-1]),
+    )
+    return order, [_laid([one.levels[level] for one in found]) for level in range(len(homes))]
 
 
 def _groups_of(runs: Runs) -> list[Group]:
@@ -227,66 +205,11 @@ def _run_of(group: int, window: int) -> int:
     return group * _WINDOWS_OF_A_GROUP + window
 
 
-def _order_of(
-    groups: Sequence[GroupDone], homes: Sequence[CopyHome], *, n_features: int, shared: bool, has_nulls: bool
-) -> FeatureOrder:
-    fractions = np.concatenate([group.fractions for group in groups], axis=1)
-    level_of = _levels_that_serve(fractions[:, :n_features]) if shared else None
-    levels = [
-        _level_of(
-            [group.levels[level] for group in groups],
-            home.pairs,
-            n_features,
-            None if level_of is None or not level else level_of[level],
-        )
-        for level, home in enumerate(homes)
-    ]
-    return FeatureOrder(
-        levels=tuple(levels),
-        fractions=fractions[:, :n_features],
-        null_fractions=fractions[:, n_features] if has_nulls else None,
-    )
-
-
-def _levels_that_serve(fractions: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """Return, per level and feature, the last level at which the feature's fraction changed (P15)."""
-    changed = np.diff(fractions, axis=0, prepend=fractions[:1]) != 0
-    numbers = np.where(changed, np.arange(len(fractions))[:, None], 0)
-    return np.maximum.accumulate(numbers, axis=0).astype(np.uint8)
-
-
-def _level_of(
-    groups: Sequence[LevelDone], pairs: PairFiles, n_features: int, level_of: NDArray[np.uint8] | None
-) -> FeatureLevel:
-    rows = np.concatenate([group.feature_rows for group in groups])
-    n_pairs = np.concatenate([group.feature_pairs for group in groups])
-    group_rows = [int(group.feature_rows.sum()) for group in groups]
-    first_rows = np.cumsum([0, *group_rows[:-1]])
-    n_rows = int(rows.sum())
-    cuts = [group.cuts + first for group, first in zip(groups, first_rows.tolist(), strict=True)]
-    return FeatureLevel(
-        offsets=np.concatenate([[0], np.cumsum(rows[:n_features])]).astype(np.int64),
-        n_rows=n_rows,
-        tile_indptr=np.concatenate([[0], np.cumsum(n_pairs[:n_features])]).astype(np.int64),
-        pairs=pairs,
-        n_groups=len(groups),
-        row_groups=np.append(np.concatenate(cuts), n_rows).astype(np.int64),
-        parts=_part_starts(groups),
-        level_of=level_of,
-    )
-
-
-def _part_starts(groups: Sequence[LevelDone]) -> NDArray[np.int64]:
-    counts = [count for group in groups for count in group.parts]
-    # a copy without rows has one part, without row groups
-    return np.concatenate([[0], np.cumsum(counts or [0])]).astype(np.int64)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteGroups:
     """The work on each group of features.
 
-    Holds a window of about a million rows, encoded, and 20 bytes for each row of a feature that stands alone.
+    Holds a window of about a million rows, encoded; of a feature that stands alone, 4 bytes a row at the most.
     """
 
     runs: RunFiles
@@ -317,31 +240,67 @@ class WriteGroups:
         """Write the rows of a group in every level."""
         table, n_features = self.runs.gather(group.spans), group.end - group.first
         if table is None:
-            fractions = np.ones((len(self.ancestors), n_features))
             nothing = feature_tiles_of(np.zeros(0, np.int64), np.zeros(0, np.uint32))
             levels = [self._write(group, level, None, nothing) for level in range(len(self.homes))]
-            return GroupDone(fractions=fractions, levels=tuple(levels))
-        tiles, u = numpy_of(table.column(TILE)), numpy_of(table.column(SAMPLE))
-        features, order = _alone(len(tiles)), None
-        if n_features > 1:
-            codes = numpy_of(table.column(self.name))
-            features = codes - codes.dtype.type(group.first)
-            # Runs come one after the other in the order of their tiles: sorting by feature alone keeps them in order.
-            order = stable_order(features)
-            features, tiles, u = features[order], tiles[order], u[order]
+            return GroupDone(fractions=np.ones((len(self.ancestors), n_features)), levels=tuple(levels))
+        return self._write_one(group, table) if n_features == 1 else self._write_several(group, table)
+
+    def _write_several(self, group: Group, table: pa.Table) -> GroupDone:
+        """Write the rows of several features, a million or two in all."""
+        codes, tiles, u = (numpy_of(table.column(column)) for column in (self.name, TILE, SAMPLE))
+        features = codes - codes.dtype.type(group.first)
+        # Runs come one after the other in the order of their tiles: sorting by feature alone keeps them in order.
+        order = stable_order(features)
+        features, tiles, u = features[order], tiles[order], u[order]
         pairs = feature_tiles_of(features, tiles)
-        counts = np.bincount(pairs.features, weights=pairs.counts, minlength=n_features).astype(np.int64)
+        counts = np.bincount(features, minlength=group.end - group.first).astype(np.int64)
         fractions = feature_fractions((counts, tiles, u), pairs, self.ancestors, limit=self.limit)
-        rows = _GroupRows(table=table.select([plan.name for plan in self.layout.columns]), order=order)
+        rows = GroupRows(table=table.select([plan.name for plan in self.layout.columns]), order=order)
         levels = [self._write(group, 0, rows, pairs)]
         for level in range(1, len(self.homes)):
-            stored = self._stored(level, fractions, group.first)
-            if n_features > 1:
-                positions, pairs = self._selected(level, counts, tiles, u, stored)
-            else:
-                positions, pairs = self._selected_of_one(level, tiles, u, float(stored[0]))
-            levels.append(self._write(group, level, rows.taken(positions), pairs))
+            kept, positions = rows_kept(counts, u, self._stored(level, fractions, group.first))
+            level_tiles = self.ancestors[level][tiles[positions]]
+            level_features = np.repeat(np.arange(len(counts), dtype=np.uint32), kept)
+            by_tile = stable_order(level_features, level_tiles)
+            pairs = feature_tiles_of(level_features[by_tile], level_tiles[by_tile])
+            levels.append(self._write(group, level, rows.taken(positions[by_tile]), pairs))
         return GroupDone(fractions=fractions, levels=tuple(levels))
+
+    def _write_one(self, group: Group, table: pa.Table) -> GroupDone:
+        """Write the rows of a feature that stands alone: it may have most of all points, so they stay on disk."""
+        folder = self.homes[0].pairs.folder
+        tiles, u = on_disk(table.column(TILE), folder), on_disk(table.column(SAMPLE), folder)
+        fractions = fractions_of_one(tiles, u, self.ancestors, limit=self.limit)
+        rows = GroupRows(table=table.select([plan.name for plan in self.layout.columns]), order=None)
+        levels = []
+        for level, ancestors in enumerate(self.ancestors[: len(self.homes)]):
+            fraction = float(self._stored(level, fractions, group.first)[0]) if level else 1.0
+            pairs = pairs_of_one(counts_kept(tiles, u, fraction, ancestors))
+            stored = rows
+            if level:
+                positions = room_on_disk(int(pairs.counts.sum()), folder)
+                self._select(positions, tiles, u, level, fraction)
+                stored = rows.taken(positions)
+            levels.append(self._write(group, level, stored, pairs))
+        return GroupDone(fractions=fractions, levels=tuple(levels))
+
+    def _select(
+        self,
+        positions: NDArray[np.uint32],
+        tiles: NDArray[np.uint32],
+        u: NDArray[np.uint32],
+        level: int,
+        fraction: float,
+    ) -> None:
+        """Write down the positions of the rows that a level stores, in its order, block by block."""
+        ancestors, at = self.ancestors[level], 0
+        if not len(positions):
+            return
+        for start, end in blocks_of(tiles, ancestors, self.row_tiles[level], target_rows=WINDOW_ROWS):
+            kept = np.flatnonzero(is_kept(u[start:end], fraction)).astype(np.uint32) + np.uint32(start)
+            order = stable_order(ancestors[tiles[kept]])
+            positions[at : at + len(kept)] = kept[order]
+            at += len(kept)
 
     def _stored(self, level: int, fractions: NDArray[np.float64], first: int) -> NDArray[np.float64]:
         """Return the fraction of each feature of the group that a level stores; 0 for one that it does not."""
@@ -353,37 +312,7 @@ class WriteGroups:
             stored[unchanged] = 0
         return stored
 
-    def _selected(
-        self,
-        level: int,
-        counts: NDArray[np.int64],
-        tiles: NDArray[np.uint32],
-        u: NDArray[np.uint32],
-        stored: NDArray[np.float64],
-    ) -> tuple[NDArray[np.integer], FeatureTiles]:
-        """Return the positions of the rows that a level stores, in its order, and its pairs."""
-        kept, positions = rows_kept(counts, u, stored)
-        level_tiles = self.ancestors[level][tiles[positions]]
-        features = np.repeat(np.arange(len(counts), dtype=np.uint32), kept)
-        order = stable_order(features, level_tiles)
-        return positions[order], feature_tiles_of(features[order], level_tiles[order])
-
-    def _selected_of_one(
-        self, level: int, tiles: NDArray[np.uint32], u: NDArray[np.uint32], fraction: float
-    ) -> tuple[NDArray[np.integer], FeatureTiles]:
-        """Return the same for a single feature, block by block, since it may have most of all points."""
-        parts: list[NDArray[np.uint32]] = [np.zeros(0, np.uint32)]
-        pairs = [feature_tiles_of(_alone(0), tiles[:0])]
-        ancestors = self.ancestors[level]
-        for start, end in blocks_of(tiles, ancestors, self.row_tiles[level], target_rows=WINDOW_ROWS):
-            kept = np.flatnonzero(is_kept(u[start:end], fraction)).astype(np.uint32) + np.uint32(start)
-            level_tiles = ancestors[tiles[kept]]
-            order = stable_order(level_tiles)
-            parts.append(kept[order])
-            pairs.append(feature_tiles_of(_alone(len(kept)), level_tiles[order]))
-        return np.concatenate(parts), joined(pairs)
-
-    def _write(self, group: Group, level: int, rows: "_GroupRows | None", pairs: FeatureTiles) -> LevelDone:
+    def _write(self, group: Group, level: int, rows: GroupRows | None, pairs: FeatureTiles) -> LevelDone:
         """Write the rows of a group that a level stores."""
         home, n_features = self.homes[level], group.end - group.first
         home.pairs.write(group.number, pairs)
@@ -402,7 +331,7 @@ class WriteGroups:
             windows=windows,
         )
 
-    def _write_parts(self, folder: Path, group: int, rows: "_GroupRows", cuts: NDArray[np.int64]) -> Iterator[int]:
+    def _write_parts(self, folder: Path, group: int, rows: GroupRows, cuts: NDArray[np.int64]) -> Iterator[int]:
         """Write the part files of a group; yield the row groups of each."""
         ends = np.append(cuts[1:], rows.n_rows)
         for own, first in enumerate(range(0, len(cuts), GROUPS_PER_PART)):
@@ -418,40 +347,9 @@ class WriteGroups:
             yield last - first
 
 
-def _lay(files: RunFiles, group: int, rows: "_GroupRows") -> Iterator[int]:
+def _lay(files: RunFiles, group: int, rows: GroupRows) -> Iterator[int]:
     """Lay the rows of a group down in their order; yield how many there are in each run."""
     for own, start in enumerate(range(0, rows.n_rows, WINDOW_ROWS)):
         window = rows.window(start, min(start + WINDOW_ROWS, rows.n_rows))
         files.lay(_run_of(group, own), window)
         yield window.num_rows
-
-
-def _alone(n_rows: int) -> NDArray[np.uint32]:
-    """Return the number of a feature that stands alone in its group, for each row, without room for each."""
-    return np.broadcast_to(np.uint32(0), n_rows)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _GroupRows:
-    """Some rows of a group, in the order of a feature-major copy."""
-
-    table: pa.Table
-    """All rows of the group, run after run."""
-
-    order: NDArray[np.integer] | None
-    """Positions of the rows in the table; None for all of them as they are."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many there are."""
-        return self.table.num_rows if self.order is None else len(self.order)
-
-    def taken(self, positions: NDArray[np.integer]) -> "_GroupRows":
-        """Return the rows at some positions."""
-        return _GroupRows(table=self.table, order=positions if self.order is None else self.order[positions])
-
-    def window(self, start: int, end: int) -> pa.Table:
-        """Return the rows from `start` to `end`."""
-        if self.order is None:
-            return self.table.slice(start, end - start)
-        return self.table.take(arrow_of(self.order[start:end]))

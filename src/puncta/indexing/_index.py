@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from puncta.errors import ColumnError, GridError, QueryError, SourceError
+from puncta.errors import ColumnError, GridError, QueryError
 from puncta.indexing._arrow_files import remove_unfinished
 from puncta.indexing._build import Result, build_element, row_bytes_of, spare_memory
 from puncta.indexing._build_folder import BuildFolder, digest_of, identity_of
@@ -29,7 +29,7 @@ from puncta.indexing._partition import Placement
 from puncta.indexing._report import IndexReport
 from puncta.indexing._source import Source, open_source
 from puncta.indexing._stage import Progress, Selection
-from puncta.indexing._target import Target, other_elements, publish, resolve_target
+from puncta.indexing._target import Target, other_elements, publish, require_new_store, resolve_target
 from puncta.indexing._vendors import VENDORS, is_control
 from puncta.points._fit import fit_of
 from puncta.spec.points import Dropped
@@ -80,10 +80,11 @@ def index_points(
     tmp: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     dask: object = None,
+    storage_options: Mapping[str, object] | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> IndexReport:
-    """Index points: write them as a tiled, multiscale points element of a SpatialData store (RFC 3, Parquet layout).
+    """Index points: write them as a tiled, multiscale points element of a SpatialData store (RFC 3).
 
     The result is, or stays, a store that `spatialdata.read_zarr` opens. A crash at any moment leaves the store as it
     was or as it will be. A build from files that is stopped goes on from its finished parts when it is run again with
@@ -92,7 +93,9 @@ def index_points(
     Args:
         source: A vendor's transcript table (Parquet, CSV, gzipped CSV) or output folder, a points element of a
             SpatialData store (or a store that has one), or a table in memory.
-        store: The SpatialData store to write to; a new one, or one to add the element to.
+        store: The SpatialData store to write to; a new one, or one to add the element to. A path, or an `s3://`,
+            `gs://` or `az://` URL, to which a new element is put part by part, its metadata last. In the Zarr layout
+            alone it is the element itself, outside of a store.
         in_place: Index the element in its own store instead.
         name: Name of the element; the source's own, or `transcripts`.
         x: Column of the x coordinate; recognised by default, as are `y`, `z` and the feature.
@@ -121,6 +124,7 @@ def index_points(
         workers: Threads; one per processor by default.
         dask: Address of a dask scheduler, or a `distributed.Client`: its workers do the work on the buckets instead.
             They must share `tmp` and the folder of the store with this process. Needs `puncta[dask]`.
+        storage_options: Where the store is a URL: what obstore takes for it, unchanged (region, endpoint, token).
         overwrite: Replace an element, or an index, that is there.
         progress: Called with a stage, the rows done and the rows to do.
 
@@ -146,9 +150,18 @@ def index_points(
     opened = open_source(
         source, x=x, y=y, z=z, feature_keys=_names(feature_key), axes=axes, needs_features=feature_order
     )
-    target = resolve_target(opened, store, in_place=in_place, name=name, overwrite=overwrite)
-    if all_elements and target.form != "new store":
-        raise SourceError(f"{target.store} is there already, so no other elements can come along; give a new store")
+    target = resolve_target(
+        opened,
+        store,
+        in_place=in_place,
+        name=name,
+        overwrite=overwrite,
+        layouts=_LAYOUTS[layout],
+        storage_options=storage_options,
+        tmp=tmp,
+    )
+    if all_elements:
+        require_new_store(target)
     recover(target.store)
     columns = _columns(opened, codes_column=codes_column)
     placement = Placement(axes=opened.axes, affine=_affine(opened, coordinate_system))
@@ -193,9 +206,10 @@ def index_points(
                 element = workspace.path / "element"
                 site.element.rename(element)
                 remove_unfinished(element)
+                n_bytes = tree_bytes(element)
                 others = other_elements(opened, workspace.path) if all_elements else None
-                publish(workspace, element, attrs, target, others=others)
-    return _report(opened, target, result, options, clock, notes=site.notes)
+                publish(workspace, element, attrs, target, others=others, progress=progress)
+    return _report(opened, target, result, options, clock, notes=site.notes, n_bytes=n_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,13 +353,20 @@ def _attributes(
 
 
 def _report(
-    source: Source, target: Target, result: Result, options: BuildOptions, clock: Clock, *, notes: tuple[str, ...]
+    source: Source,
+    target: Target,
+    result: Result,
+    options: BuildOptions,
+    clock: Clock,
+    *,
+    notes: tuple[str, ...],
+    n_bytes: int,
 ) -> IndexReport:
     fit = fit_of(result.counts, options.wishes.limit)
     features = result.layout.features
     grid = result.built.grids[0]
     return IndexReport(
-        path=target.path,
+        path=target.address,
         words=source.words,
         n_rows=result.staged.n_rows,
         n_source_rows=result.staged.n_source_rows,
@@ -354,7 +375,7 @@ def _report(
         levels=len(result.built.grids),
         tile_size=grid.tile_size,
         grid_shape=grid.shape,
-        bytes=tree_bytes(target.path),
+        bytes=n_bytes,
         source_bytes=source.bytes,
         seconds=clock.seconds,
         fit=fit.case,

@@ -133,8 +133,6 @@ def feature_fractions(
     """
     counts, tiles, u = rows
     n_features = len(counts)
-    if n_features == 1:
-        return _fractions_of_one(tiles, u, pairs, ancestors, limit=limit)
     fractions = np.ones((len(ancestors), n_features))
     thinned = np.zeros(n_features, dtype=bool)
     kept_counts, kept = np.zeros(n_features, dtype=np.int64), np.zeros(0, dtype=np.uint32)
@@ -156,36 +154,44 @@ def feature_fractions(
     return fractions
 
 
-def _fractions_of_one(
-    tiles: NDArray[np.uint32],
-    u: NDArray[np.uint32],
-    pairs: FeatureTiles,
-    ancestors: Sequence[NDArray[np.uint32]],
-    *,
-    limit: int,
+def fractions_of_one(
+    tiles: NDArray[np.uint32], u: NDArray[np.uint32], ancestors: Sequence[NDArray[np.uint32]], *, limit: int
 ) -> NDArray[np.float64]:
-    """Return P_g of every level for a single feature, of most points perhaps: no more is held of them."""
+    """Return P_g of every level for a single feature, of whose rows only a window is held at a time."""
     fractions = np.ones((len(ancestors), 1))
     for level in range(1, len(ancestors)):
-        before, to_level = float(fractions[level - 1, 0]), ancestors[level]
-        if before == 1:
-            densest = int(pairs.moved(to_level).densest(1)[0])
-        else:
-            densest = int(_counts_kept(tiles, u, before, to_level).max())
+        before = float(fractions[level - 1, 0])
+        densest = int(counts_kept(tiles, u, before, ancestors[level]).max())
         fractions[level] = next_fraction(before, densest, limit)
     return fractions
 
 
-def _counts_kept(
+def counts_kept(
     tiles: NDArray[np.uint32], u: NDArray[np.uint32], fraction: float, to_level: NDArray[np.uint32]
 ) -> NDArray[np.int64]:
-    """Return how many of the rows that a fraction keeps lie in each tile of a level, window by window."""
+    """Return how many of the rows that a fraction keeps lie in each tile of a level, window by window.
+
+    Args:
+        tiles: Tile of level 0 of each row, shape (n,).
+        u: Number of each row, shape (n,).
+        fraction: The fraction; 0 keeps none.
+        to_level: Tile of the level of each tile of level 0, from `ancestors_of`.
+
+    """
     counts = np.zeros(int(to_level[-1]) + 1, dtype=np.int64)
-    for start in range(0, len(u), WINDOW_ROWS):
+    for start in range(0, len(u) if fraction else 0, WINDOW_ROWS):
         window = slice(start, start + WINDOW_ROWS)
         kept = tiles[window][is_kept(u[window], fraction)]
         counts += np.bincount(to_level[kept], minlength=len(counts))
     return counts
+
+
+def pairs_of_one(counts: NDArray[np.int64]) -> FeatureTiles:
+    """Return the pairs of a single feature from its rows in each tile."""
+    tiles = np.flatnonzero(counts)
+    return FeatureTiles(
+        features=np.zeros(len(tiles), dtype=np.int64), tiles=tiles.astype(np.uint32), counts=counts[tiles]
+    )
 
 
 def blocks_of(

@@ -8,7 +8,7 @@ from pathlib import Path
 class IndexReport:
     """What was indexed, into what, and how long it took."""
 
-    path: Path
+    path: Path | str
     """The indexed element."""
 
     words: str

@@ -117,7 +117,8 @@ def plan_arrays(layout: FileLayout) -> ArrayLayout:
                 shuffle="shuffle",
                 n_values=n_values,
                 counts=counts,
-                categories=_home(layout, counts, is_feature=counts in features),
+                # codes that are a column of their own are numbers to a reader, and stay numbers
+                categories=None if field.name in codes_of else _home(layout, counts, is_feature=counts in features),
             )
         )
     return ArrayLayout(arrays=tuple(arrays), schema=layout.schema)
