@@ -157,7 +157,7 @@ def test_controls_are_dropped_and_counted(shared_data: Path, tmp_path: Path) -> 
 
     assert report.n_rows == (~controls).sum()
     assert report.dropped.get("controls", 0) == controls.sum()
-    attrs = json.loads((report.path / "zarr.json").read_text())["attributes"]
+    attrs = json.loads((Path(report.path) / "zarr.json").read_text())["attributes"]
     assert attrs["spatial_index"]["dropped"]["controls"] == controls.sum()
 
 

@@ -120,7 +120,6 @@ def test_sigterm_unwinds_the_stack() -> None:
         ["plot", "x.zarr", "-o", "picture.jpg"],
         ["index", "x.parquet"],
         ["index", "x.parquet", "-o", "x.zarr", "--in-place"],
-        ["index", "x.parquet", "-o", "s3://bucket/x.zarr"],
         ["index", "x.parquet", "-o", "x.zarr", "--limit", "0"],
         ["index", "x.parquet", "-o", "x.zarr", "--tile-size", "0"],
         ["index", "x.parquet", "-o", "x.zarr", "--tile-size", "-3,5"],
@@ -164,7 +163,7 @@ def test_a_closed_pipe_is_silent(store: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stopped_indexing_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) -> None:
+def test_stopped_indexing_leaves_nothing_but_what_it_goes_on_from(number: signal.Signals, tmp_path: Path) -> None:
     source = tmp_path / "transcripts.parquet"
     _write_long_source(source)
     code = "from puncta.cli import main; main()"
@@ -176,7 +175,9 @@ def test_stopped_indexing_leaves_nothing_behind(number: signal.Signals, tmp_path
 
     assert process.returncode == 128 + number
     assert b"Traceback" not in words
-    assert [path.name for path in tmp_path.iterdir()] == ["transcripts.parquet"]
+    left = [path.name for path in tmp_path.iterdir() if path != source]
+    assert all(name.startswith(".new.zarr.puncta-build-") for name in left)
+    assert all(name.encode() in words for name in left)
 
 
 def _write_long_source(path: Path) -> None:

@@ -26,7 +26,7 @@ def loaded_by(*arguments: str) -> set[str]:
 
 
 def test_verbs_are_those_that_work_so_far() -> None:
-    assert VERBS == ["demo", "index", "info", "plot", "query", "validate"]
+    assert VERBS == ["convert", "demo", "index", "info", "plot", "query", "validate"]
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("index", "--help"), ("query", "--help"), ("--version",)])

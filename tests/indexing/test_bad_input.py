@@ -50,9 +50,11 @@ def test_rows_without_a_place_are_left_out_where_asked_and_recorded(
 ) -> None:
     report = index_points(spoilt, tmp_path / "new.zarr", invalid="drop")
     assert (report.n_rows, report.n_source_rows, report.dropped) == (496, 500, {"invalid": 4})
-    assert attributes_of(report.path)["spatial_index"]["dropped"] == {"invalid": 4}
-    assert validate_points_attrs(attributes_of(report.path), strict=True) == []
-    assert sorted(open_points(report.path).query()["id"].to_pylist()) == sorted(set(range(500)) - {3, 77, 78, 499})
+    assert attributes_of(Path(report.path))["spatial_index"]["dropped"] == {"invalid": 4}
+    assert validate_points_attrs(attributes_of(Path(report.path)), strict=True) == []
+    assert sorted(open_points(Path(report.path)).query()["id"].to_pylist()) == sorted(
+        set(range(500)) - {3, 77, 78, 499}
+    )
 
 
 def test_nothing_is_recorded_where_nothing_was_left_out(
@@ -60,7 +62,7 @@ def test_nothing_is_recorded_where_nothing_was_left_out(
 ) -> None:
     report = index_points(molecules(50), tmp_path / "new.zarr", invalid="drop")
     assert report.dropped == {}
-    assert "dropped" not in attributes_of(report.path)["spatial_index"]
+    assert "dropped" not in attributes_of(Path(report.path))["spatial_index"]
 
 
 def test_filters_are_recorded_with_what_they_left_out(
@@ -70,8 +72,8 @@ def test_filters_are_recorded_with_what_they_left_out(
     report = index_points(table, tmp_path / "new.zarr", where=["qv >= 20", "gene != 'g0'"])
     frame = table.to_pandas()
     expected = frame["id"][(frame["qv"] >= 20) & (frame["gene"] != "g0")].tolist()
-    assert sorted(open_points(report.path).query()["id"].to_pylist()) == expected
-    index = attributes_of(report.path)["spatial_index"]
+    assert sorted(open_points(Path(report.path)).query()["id"].to_pylist()) == expected
+    index = attributes_of(Path(report.path))["spatial_index"]
     assert (index["where"], index["dropped"]) == (["qv >= 20", "gene != 'g0'"], {"where": 500 - len(expected)})
 
 
@@ -80,7 +82,7 @@ def test_numbers_that_float32_would_spoil_are_kept_where_asked(tmp_path: Path, v
     table = pa.table({"x": [value, value + 1], "y": [0.0, 0.0], "gene": ["a", "a"]})
     with pytest.raises(SourceError, match=r"coordinate_dtype='keep'"):
         index_points(table, tmp_path / "new.zarr")
-    points = open_points(index_points(table, tmp_path / "new.zarr", coordinate_dtype="keep").path)
+    points = open_points(Path(index_points(table, tmp_path / "new.zarr", coordinate_dtype="keep").path))
     assert points.query(box={"x": (value, value + 1)})["x"].to_pylist() == [value]
 
 
@@ -118,7 +120,7 @@ def test_a_feature_column_whose_name_is_no_name_of_an_array_is_refused(tmp_path:
 
 def test_other_columns_may_have_such_names(tmp_path: Path) -> None:
     table = pa.table({"x": [0.0], "y": [0.0], "gene": ["a"], "a/b": ["p"], "..": ["q"]})
-    element = index_points(table, tmp_path / "new.zarr").path
+    element = Path(index_points(table, tmp_path / "new.zarr").path)
     assert open_points(element).query().select(["a/b", ".."]).to_pylist() == [{"a/b": "p", "..": "q"}]
 
 

@@ -65,7 +65,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Return a function that indexes a table into a new store, and returns the element."""
 
     def built(table: object, **options: Any) -> Path:  # noqa: ANN401 (as index_points takes them)
-        return index_points(table, tmp_path_factory.mktemp("build") / "s.zarr", **options).path
+        return Path(index_points(table, tmp_path_factory.mktemp("build") / "s.zarr", **options).path)
 
     return built
 
@@ -478,7 +478,7 @@ def test_ids_that_repeat_give_the_sample_by_position_and_are_said(
     frame.index = pd.Index(np.where(frame.index == 5, 7, frame.index), name="__null_dask_index__")
     report = index_points(frame, tmp_path / "s.zarr", limit=100, tile_size=20, origin=(0, 0))
     by_position = build(frame.reset_index(drop=True), limit=100, tile_size=20, origin=(0, 0))
-    assert sampled(report.path, tiles_of) == sampled(by_position, tiles_of)
+    assert sampled(Path(report.path), tiles_of) == sampled(by_position, tiles_of)
     assert any("not shown to hold unique integers" in note for note in report.notes)
 
 

@@ -64,7 +64,7 @@ def test_fractions_are_those_of_the_formulas(  # noqa: PLR0917 (pytest and hypot
     table = table.set_column(table.column_names.index("gene"), "gene", pa.array(genes, pa.string()))
     size = (12.5, 12.5, 4.0)[: 3 if thick else 2]
     options: dict[str, Any] = {"tile_size": size, "limit": limit, "seed": seed, "origin": (0.0,) * len(size)}
-    element = index_points(table, tmp_path_factory.mktemp("fractions") / "s.zarr", **options).path
+    element = Path(index_points(table, tmp_path_factory.mktemp("fractions") / "s.zarr", **options).path)
 
     fractions: dict[str | None, float] = dict.fromkeys(set(genes), 1.0)
     whole = 1.0
@@ -94,7 +94,7 @@ def table(molecules: Callable[..., pa.Table]) -> pa.Table:
 def element(tmp_path_factory: pytest.TempPathFactory, table: pa.Table) -> Path:
     """Return their index, seven levels, thinned from level 1 on."""
     store = tmp_path_factory.mktemp("sampled") / "s.zarr"
-    return index_points(table, store, tile_size=2, origin=(0, 0), limit=700, seed=11).path
+    return Path(index_points(table, store, tile_size=2, origin=(0, 0), limit=700, seed=11).path)
 
 
 def test_levels_hold_as_many_points_as_their_fractions_say(
@@ -151,7 +151,7 @@ def test_the_densest_tile_of_every_thinned_level_holds_about_the_limit(element: 
 def test_seeds_give_unrelated_samples(
     tmp_path: Path, element: Path, table: pa.Table, tiles_of: Read, attributes_of: Attributes
 ) -> None:
-    other = index_points(table, tmp_path / "s.zarr", tile_size=2, origin=(0, 0), limit=700, seed=12).path
+    other = Path(index_points(table, tmp_path / "s.zarr", tile_size=2, origin=(0, 0), limit=700, seed=12).path)
     ids = [set(pa.concat_tables(tiles_of(one, 4))["id"].to_pylist()) for one in (element, other)]
     fractions = [sampling_of(attributes_of(one))[3]["P"] for one in (element, other)]
     expected = len(table) * fractions[0] * fractions[1]

@@ -40,34 +40,34 @@ def test_points_in_one_place_make_one_tile(
     table = pa.table({**{axis: [7.5] * n_rows for axis in axes}, "gene": ["a"] * n_rows})
     report = index_points(table, tmp_path / "s.zarr", limit=limit)
     assert (report.n_rows, report.levels, report.grid_shape) == (n_rows, 1, (1,) * len(axes))
-    assert validate_points_attrs(attributes_of(report.path), strict=True) == []
-    assert open_points(report.path).query(box={"x": (7.5, 8)}).num_rows == n_rows
+    assert validate_points_attrs(attributes_of(Path(report.path)), strict=True) == []
+    assert open_points(Path(report.path)).query(box={"x": (7.5, 8)}).num_rows == n_rows
 
 
 def test_points_in_one_place_may_have_coarser_tiles_that_thin_them(tmp_path: Path) -> None:
     table = pa.table({"x": [7.5] * 1000 + [0.0], "y": [7.5] * 1000 + [0.0], "gene": ["a"] * 1001})
     report = index_points(table, tmp_path / "s.zarr", limit=100, tile_size=4, origin=(0, 0))
-    coarse = open_points(report.path).levels[1]
+    coarse = open_points(Path(report.path)).levels[1]
     assert coarse.fraction == pytest.approx(100 / 1001)
     assert report.fit == "b"
 
 
 def test_null_features_are_kept_where_they_lie(tmp_path: Path, copy_of: Read) -> None:
-    element = index_points(pa.table({**XY, "gene": ["b", None, "a"]}), tmp_path / "s.zarr").path
+    element = Path(index_points(pa.table({**XY, "gene": ["b", None, "a"]}), tmp_path / "s.zarr").path)
     assert written(element)["gene"].tolist() == ["b", np.nan, "a"] or written(element)["gene"].isna().sum() == 1
     assert pa.concat_tables(copy_of(element))["gene"].to_pylist() == ["a", "b", None]
 
 
 def test_features_may_all_be_null(tmp_path: Path, copy_of: Read, attributes_of: Attributes) -> None:
     table = pa.table({**XY, "gene": pa.array([None] * 3, pa.string())})
-    element = index_points(table, tmp_path / "s.zarr", limit=1, tile_size=1, origin=(0, 0)).path
+    element = Path(index_points(table, tmp_path / "s.zarr", limit=1, tile_size=1, origin=(0, 0)).path)
     assert pa.concat_tables(copy_of(element))["gene"].to_pylist() == [None] * 3
     assert attributes_of(element)["multiscales"]["layout"][1]["spatial_index"]["sampling"]["P_feature"] == []
     assert validate_points_attrs(attributes_of(element), strict=True) == []
 
 
 def test_an_empty_name_is_a_name_and_no_null(tmp_path: Path) -> None:
-    points = open_points(index_points(pa.table({**XY, "gene": ["", "b", None]}), tmp_path / "s.zarr").path)
+    points = open_points(Path(index_points(pa.table({**XY, "gene": ["", "b", None]}), tmp_path / "s.zarr").path))
     assert points.features == ["", "b"]
     assert points.query(features=[""]).num_rows == 1
 
@@ -76,7 +76,7 @@ def test_an_empty_name_is_a_name_and_no_null(tmp_path: Path) -> None:
     "names", [["é", "µ", "\U0001f9ec"], ["a\x00b", "a", "\x00"], ["a/b", "..", "a b"], ["A", "a", "á"]]
 )
 def test_features_may_have_any_name(tmp_path: Path, names: list[str]) -> None:
-    points = open_points(index_points(pa.table({**XY, "gene": names}), tmp_path / "s.zarr").path)
+    points = open_points(Path(index_points(pa.table({**XY, "gene": names}), tmp_path / "s.zarr").path))
     assert points.features == sorted(names)
     assert [points.query(features=[name])["x"].to_pylist() for name in names] == [[0.0], [1.0], [2.0]]
 
@@ -94,7 +94,7 @@ def test_features_may_have_any_name(tmp_path: Path, names: list[str]) -> None:
 )
 def test_categories_need_not_be_text(tmp_path: Path, categories: pd.Index) -> None:
     kinds = pd.Categorical.from_codes([1, -1, 0], categories=categories)
-    element = index_points(pd.DataFrame({**XY, "gene": ["a"] * 3, "kind": kinds}), tmp_path / "s.zarr").path
+    element = Path(index_points(pd.DataFrame({**XY, "gene": ["a"] * 3, "kind": kinds}), tmp_path / "s.zarr").path)
     found = written(element)["kind"]
     assert found.isna().tolist() == [False, True, False]
     assert found.dropna().tolist() == [categories[1], categories[0]]
@@ -112,7 +112,7 @@ def test_categories_need_not_be_text(tmp_path: Path, categories: pd.Index) -> No
 )
 def test_categories_without_a_text_come_back_as_their_values(tmp_path: Path, categories: pd.Index) -> None:
     kinds = pd.Categorical.from_codes([1, -1, 0], categories=categories)
-    element = index_points(pd.DataFrame({**XY, "gene": ["a"] * 3, "kind": kinds}), tmp_path / "s.zarr").path
+    element = Path(index_points(pd.DataFrame({**XY, "gene": ["a"] * 3, "kind": kinds}), tmp_path / "s.zarr").path)
     ours = open_points(element).query(columns=["kind"]).to_pandas()["kind"]
     assert ours.dropna().tolist() == written(element)["kind"].dropna().tolist() == [categories[1], categories[0]]
 
@@ -127,7 +127,7 @@ def test_categories_without_a_text_come_back_as_their_values(tmp_path: Path, cat
     ids=["categorical", "plain", "wide"],
 )
 def test_features_may_be_integers(tmp_path: Path, genes: object, features: list[str]) -> None:
-    element = index_points(pd.DataFrame({**XY, "gene": genes}), tmp_path / "s.zarr").path
+    element = Path(index_points(pd.DataFrame({**XY, "gene": genes}), tmp_path / "s.zarr").path)
     assert open_points(element).features == features
     assert written(element)["gene"].tolist() == list(genes)  # type: ignore[call-overload] # all are sequences
 
@@ -135,7 +135,7 @@ def test_features_may_be_integers(tmp_path: Path, genes: object, features: list[
 def test_the_order_of_ordered_categories_is_kept(tmp_path: Path) -> None:
     kinds = pd.Categorical(["low", "high", "low"], categories=["low", "high"], ordered=True)
     frame = pd.DataFrame({**XY, "gene": kinds, "kind": kinds})
-    element = index_points(frame, tmp_path / "s.zarr").path
+    element = Path(index_points(frame, tmp_path / "s.zarr").path)
     pd.testing.assert_series_equal(written(element)["kind"], frame["kind"])
     pd.testing.assert_series_equal(written(element)["gene"], frame["gene"])
     assert open_points(element).query(columns=["kind"]).schema.field("kind").type.ordered
@@ -154,7 +154,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     frame = pd.DataFrame({"x": x, "y": y, "gene": "a", "cell": pd.Categorical.from_codes(codes, categories=names)})
     forms = {"categorical": frame, "plain": frame.astype({"cell": "str"})}
     return {
-        form: index_points(table, folder / f"{form}.zarr", feature_order=False, max_levels=1).path
+        form: Path(index_points(table, folder / f"{form}.zarr", feature_order=False, max_levels=1).path)
         for form, table in forms.items()
     }
 
@@ -190,7 +190,7 @@ def test_other_readers_see_categories_up_to_1024_values(
     cells = pd.Categorical.from_codes(np.arange(n_values), categories=[f"c{n}" for n in range(n_values)][::-1])
     place = np.arange(n_values, dtype=float)
     frame = pd.DataFrame({"x": place, "y": place, "gene": "a", "cell": cells})
-    element = index_points(frame, tmp_path / "s.zarr").path
+    element = Path(index_points(frame, tmp_path / "s.zarr").path)
     found = written(element)["cell"]
     assert isinstance(found.dtype, pd.CategoricalDtype) == is_categorical
     assert found.tolist() == list(cells)
@@ -203,20 +203,20 @@ def test_other_readers_see_categories_up_to_1024_values(
 
 def test_an_index_that_repeats_is_kept_as_a_column(tmp_path: Path) -> None:
     frame = pd.DataFrame({**XY, "gene": ["a"] * 3}, index=[5, 5, 2])
-    element = index_points(frame, tmp_path / "s.zarr").path
+    element = Path(index_points(frame, tmp_path / "s.zarr").path)
     assert written(element)["index"].tolist() == [5, 5, 2]
 
 
 @pytest.mark.parametrize("index", [["p", "q", "q"], pd.to_datetime(["2020-01-01", "2021-01-01", "2020-01-01"])])
 def test_an_index_of_any_type_is_kept_under_its_name(tmp_path: Path, index: Any) -> None:  # noqa: ANN401 (a case)
     frame = pd.DataFrame({**XY, "gene": ["a"] * 3}, index=pd.Index(index, name="id"))
-    element = index_points(frame, tmp_path / "s.zarr").path
+    element = Path(index_points(frame, tmp_path / "s.zarr").path)
     assert written(element)["id"].tolist() == list(frame.index)
 
 
 def test_an_index_of_several_levels_is_kept_as_columns(tmp_path: Path) -> None:
     levels = pd.MultiIndex.from_tuples([(1, "p"), (1, "q"), (2, "p")], names=["fov", "spot"])
-    element = index_points(pd.DataFrame({**XY, "gene": ["a"] * 3}, index=levels), tmp_path / "s.zarr").path
+    element = Path(index_points(pd.DataFrame({**XY, "gene": ["a"] * 3}, index=levels), tmp_path / "s.zarr").path)
     assert list(zip(*(written(element)[name] for name in ("fov", "spot")), strict=True)) == levels.tolist()
 
 
@@ -226,7 +226,7 @@ def test_an_index_of_several_levels_is_kept_as_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "i8", "f2", "f8"])
 def test_coordinates_of_any_type_become_float32(tmp_path: Path, dtype: str) -> None:
     values = np.asarray([0, 100, 200], dtype=dtype)
-    element = index_points(pa.table({"x": values, "y": values, "gene": ["a"] * 3}), tmp_path / "s.zarr").path
+    element = Path(index_points(pa.table({"x": values, "y": values, "gene": ["a"] * 3}), tmp_path / "s.zarr").path)
     assert written(element)["x"].dtype == np.float32
     assert written(element)["x"].tolist() == [0, 100, 200]
 
@@ -235,7 +235,7 @@ def test_coordinates_of_any_type_become_float32(tmp_path: Path, dtype: str) -> N
 def test_coordinates_that_are_kept_are_asked_for_in_their_type(tmp_path: Path, dtype: str) -> None:
     values = np.asarray([0, 100, 200], dtype=dtype)
     table = pa.table({"x": values, "y": values, "gene": ["a"] * 3})
-    element = index_points(table, tmp_path / "s.zarr", coordinate_dtype="keep", tile_size=50).path
+    element = Path(index_points(table, tmp_path / "s.zarr", coordinate_dtype="keep", tile_size=50).path)
     assert written(element)["x"].dtype == np.dtype(dtype)
     assert open_points(element).query(box={"x": (50, 200)})["x"].to_pylist() == [100]
 
@@ -246,7 +246,7 @@ def test_kept_float64_lies_in_tiles_as_precisely_as_it_is(
     values = 1e6 + np.arange(64) / 2**24
     table = pa.table({"x": values, "y": np.zeros(64), "gene": ["a"] * 64})
     options: dict[str, Any] = {"coordinate_dtype": "keep", "tile_size": 2.0**-22, "origin": (1e6, 0)}
-    element = index_points(table, tmp_path / "s.zarr", **options).path
+    element = Path(index_points(table, tmp_path / "s.zarr", **options).path)
     groups = tiles_of(element)
     assert [group.num_rows for group in groups] == [4] * 16
     assert tile_numbers_of(element, pa.concat_tables(groups)).tolist() == np.repeat(np.arange(16), 4).tolist()
@@ -276,7 +276,7 @@ def test_extremes_of_float64_are_tiled(tmp_path: Path, low: float, high: float) 
 
 def test_a_column_named_like_an_axis_is_kept_under_another_name(tmp_path: Path) -> None:
     table = pa.table({"u": [0.0, 1, 2], "v": [3.0, 4, 5], "x": ["p", "q", "r"], "y": [7, 8, 9], "gene": ["a"] * 3})
-    element = index_points(table, tmp_path / "s.zarr", x="u", y="v").path
+    element = Path(index_points(table, tmp_path / "s.zarr", x="u", y="v").path)
     assert written(element).columns.tolist() == ["x", "y", "gene", "x_source", "y_source"]
     assert written(element)["x_source"].tolist() == ["p", "q", "r"]
     assert written(element)["y"].tolist() == [3, 4, 5]
@@ -299,7 +299,7 @@ def test_a_column_named_like_an_axis_is_kept_under_another_name(tmp_path: Path) 
     ids=["lists", "structs", "bytes", "booleans", "times", "integers", "nulls"],
 )
 def test_columns_of_any_type_are_kept_unchanged(tmp_path: Path, tiles_of: Read, values: list[Any]) -> None:
-    element = index_points(pa.table({**XY, "gene": ["a"] * 3, "more": values}), tmp_path / "s.zarr").path
+    element = Path(index_points(pa.table({**XY, "gene": ["a"] * 3, "more": values}), tmp_path / "s.zarr").path)
     assert pa.concat_tables(tiles_of(element))["more"].to_pylist() == values
 
 
@@ -308,9 +308,9 @@ def test_points_of_a_store_may_have_no_features(tmp_path: Path, attributes_of: A
     spatialdata.SpatialData(points={"spots": PointsModel.parse(frame)}).write(tmp_path / "s.zarr")
     report = index_points(tmp_path / "s.zarr/points/spots", in_place=True, limit=10)
     assert (report.n_rows, report.n_features) == (100, 0)
-    assert "feature_key" not in attributes_of(report.path)["spatial_index"]
-    assert validate_points_attrs(attributes_of(report.path), strict=True) == []
-    assert open_points(report.path).query(box={"x": (10, 20)})["qv"].to_pylist() == list(range(10, 20))
+    assert "feature_key" not in attributes_of(Path(report.path))["spatial_index"]
+    assert validate_points_attrs(attributes_of(Path(report.path)), strict=True) == []
+    assert open_points(Path(report.path)).query(box={"x": (10, 20)})["qv"].to_pylist() == list(range(10, 20))
     assert len(spatialdata.read_zarr(tmp_path / "s.zarr").points["spots"]) == 100
 
 
@@ -320,6 +320,6 @@ def test_a_table_without_features_is_indexed_without_a_copy_in_their_order(
     table = pa.table({"x": np.arange(100.0), "y": np.arange(100.0), "qv": np.arange(100)})
     report = index_points(table, tmp_path / "s.zarr", feature_order=False, limit=10)
     assert (report.n_rows, report.n_features, report.levels > 1) == (100, 0, True)
-    assert validate_points_attrs(attributes_of(report.path), strict=True) == []
-    assert open_points(report.path).features == []
+    assert validate_points_attrs(attributes_of(Path(report.path)), strict=True) == []
+    assert open_points(Path(report.path)).features == []
     assert len(spatialdata.read_zarr(tmp_path / "s.zarr").points["transcripts"]) == 100

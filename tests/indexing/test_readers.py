@@ -52,7 +52,7 @@ def expected() -> pd.DataFrame:
 def element(tmp_path_factory: pytest.TempPathFactory, expected: pd.DataFrame) -> Path:
     """Return their index: many tiles, in more than one part, and several levels."""
     store = tmp_path_factory.mktemp("readers") / "s.zarr"
-    return index_points(expected, store, feature_key="gene", tile_size=(5, 5, 9), limit=50).path
+    return Path(index_points(expected, store, feature_key="gene", tile_size=(5, 5, 9), limit=50).path)
 
 
 def by_id(frame: pd.DataFrame) -> pd.DataFrame:
@@ -170,7 +170,7 @@ def test_what_spatialdata_wrote_reads_the_same_after_indexing_in_place(
 ) -> None:
     before = spatialdata.read_zarr(written)
     rows = before.points["transcripts"].compute().reset_index()
-    element = index_points(written / "points/transcripts", in_place=True, limit=100).path
+    element = Path(index_points(written / "points/transcripts", in_place=True, limit=100).path)
     after = spatialdata.read_zarr(written)
 
     found = after.points["transcripts"].compute().reset_index()
@@ -185,7 +185,7 @@ def test_what_spatialdata_wrote_reads_the_same_after_indexing_in_place(
 
 
 def test_consolidated_metadata_shows_the_index(written: Path) -> None:
-    element = index_points(written / "points/transcripts", in_place=True).path
+    element = Path(index_points(written / "points/transcripts", in_place=True).path)
     root = spatialdata.read_zarr(written)
     assert root.has_consolidated_metadata()
     document = (written / "zarr.json").read_text()

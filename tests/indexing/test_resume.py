@@ -83,7 +83,7 @@ def test_finished_parts_are_not_written_again(table: Path, tmp_path: Path) -> No
     before = {path.name: path.stat().st_mtime_ns for path in (folder / "element" / "points.parquet").iterdir()}
 
     report = build(table, store)
-    after = {path.name: path.stat().st_mtime_ns for path in (report.path / "points.parquet").iterdir()}
+    after = {path.name: path.stat().st_mtime_ns for path in (Path(report.path) / "points.parquet").iterdir()}
     assert before
     assert before.items() <= after.items()
     assert any(WENT_ON in note for note in report.notes)

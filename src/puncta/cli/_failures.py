@@ -36,9 +36,13 @@ def exit_code_of(work: Callable[[], object]) -> int:
     except BrokenPipeError:
         _close_stdout()
         return _PIPE_CLOSED
-    except KeyboardInterrupt:
-        _say("stopped", word="interrupted:")
+    except KeyboardInterrupt as interrupt:
+        _say(_with_notes("stopped", interrupt), word="interrupted:")
         return INTERRUPTED
+    except SystemExit as stop:
+        if getattr(stop, "__notes__", ()):
+            _say(_with_notes("stopped", stop), word="interrupted:")
+        raise
     except Exception as error:  # noqa: BLE001 - whatever it is, a user gets one line and never a traceback
         _say_error(error)
         return WRONG_USE if isinstance(error, UnsupportedError) else NO
@@ -96,7 +100,7 @@ def _words_for(error: Exception) -> str:
         return str(error)
     text = " ".join(str(error).split())
     if isinstance(error, PunctaError):
-        return text
+        return _with_notes(text, error)
     if isinstance(error, MemoryError):
         return (
             "out of memory; close other programs, or ask for less (index: --memory 500MB; query: --budget, --columns)"
@@ -104,6 +108,11 @@ def _words_for(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"the system refused: {error.strerror}{f': {error.filename}' if error.filename else ''}"
     return f"this is a bug in puncta: {type(error).__name__}: {text}; please report it, with what PUNCTA_DEBUG=1 shows"
+
+
+def _with_notes(text: str, error: BaseException) -> str:
+    """Return a message with what an error was given to say of what is left."""
+    return "; ".join([text, *getattr(error, "__notes__", ())])
 
 
 def _say(message: str, *, word: str = "error:") -> None:

@@ -6,6 +6,7 @@ from typing import Any, override
 import click
 
 import puncta
+from puncta.cli._convert import convert
 from puncta.cli._demo import demo
 from puncta.cli._failures import INTERRUPTED, exit_code_of, say_wrong_use, stopping_on_signals
 from puncta.cli._index import index
@@ -68,5 +69,5 @@ def main(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _verb in (demo, index, info, query, plot, validate):
+for _verb in (demo, index, convert, info, query, plot, validate):
     main.add_command(_verb)

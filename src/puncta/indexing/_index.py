@@ -1,7 +1,6 @@
 """The door of the builder: a source in, an indexed element of a SpatialData store out."""
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from puncta.indexing._crew import Crew, ThreadCrew
 from puncta.indexing._dask import DaskCrew
 from puncta.indexing._ledger import Ledger
 from puncta.indexing._metadata import FeatureLevels, Layout, points_attributes
-from puncta.indexing._options import TILES_PER_PART, BuildOptions, Clock
+from puncta.indexing._options import TILES_PER_PART, BuildOptions, Clock, bytes_of, processors
 from puncta.indexing._partition import Placement
 from puncta.indexing._report import IndexReport
 from puncta.indexing._source import Source, open_source
@@ -38,11 +37,6 @@ from puncta.spec.transformations import identity_transformation, is_identity
 from puncta.store import Workspace, recover, require_space, says_disk_full, tree_bytes
 
 _LAYOUTS: dict[str, tuple[Layout, ...]] = {"parquet": ("parquet",), "zarr": ("zarr",), "both": ("parquet", "zarr")}
-
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-
-# Least memory that a build can promise: the libraries themselves and a few batches.
-_MIN_MEMORY = 400 * 10**6
 
 # Rows in the result, as parts of the rows while building (compression included), measured: each copy, and the levels.
 _RESULT_SHARE = 0.6
@@ -178,8 +172,8 @@ def index_points(
         feature_levels=feature_levels,
         codes_column=codes_column,
         seed=seed,
-        memory=_bytes(memory),
-        workers=workers or _processors(),
+        memory=bytes_of(memory),
+        workers=workers or processors(),
         layouts=_LAYOUTS[layout],
     )
     clock = Clock()
@@ -410,11 +404,6 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise QueryError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
 
 
-def _processors() -> int:
-    """Return how many processors this process may use; macOS does not say which, so all count there."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _names(value: str | Sequence[str] | None) -> tuple[str, ...]:
     if value is None:
         return ()
@@ -425,13 +414,3 @@ def _numbers(value: float | Sequence[float] | None) -> tuple[float, ...] | None:
     if value is None:
         return None
     return (float(value),) if isinstance(value, int | float) else tuple(float(one) for one in value)
-
-
-def _bytes(memory: int | str) -> int:
-    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]i?)?b?\s*", str(memory).lower())
-    if match is None:
-        raise QueryError(f"the memory {memory!r} is no number of bytes; write it like 1GB or 512MB")
-    value = int(float(match[1]) * _UNITS[match[2] or ""])
-    if value < _MIN_MEMORY:
-        raise QueryError(f"the memory {memory!r} is too little to build with; give at least 400MB")
-    return value

@@ -15,7 +15,7 @@ from puncta.indexing._write_parquet import FileLayout
 from puncta.indexing._zarr_columns import value_columns
 
 # One chunk of a megabyte: a reader takes the offsets of a level in one request.
-_CHUNK_VALUES = 2**17
+CHUNK_VALUES = 2**17
 
 
 def group_document() -> dict[str, Any]:
@@ -41,14 +41,14 @@ class IndexWriter:
     def array(self, path: str, values: NDArray[np.generic]) -> None:
         """Write an array of one dimension below the element."""
         # a build that goes on writes again what it had written
-        self._root.create_array(path, data=values, chunks=(max(min(len(values), _CHUNK_VALUES), 1),), overwrite=True)
+        self._root.create_array(path, data=values, chunks=(max(min(len(values), CHUNK_VALUES), 1),), overwrite=True)
 
     def strings(self, path: str, values: pa.Array) -> None:
         """Write the values of a column as strings."""
         # Arrow's texts, since readers compare them with those that Arrow makes of the rows: 1.0 is "1".
         texts = np.asarray(values.cast(pa.string()).fill_null("").to_pylist(), dtype=object)
         array = self._root.create_array(
-            path, shape=texts.shape, dtype="string", chunks=(max(min(len(texts), _CHUNK_VALUES), 1),), overwrite=True
+            path, shape=texts.shape, dtype="string", chunks=(max(min(len(texts), CHUNK_VALUES), 1),), overwrite=True
         )
         if len(texts):
             array[:] = texts
@@ -85,7 +85,7 @@ class IndexWriter:
             for number, level in enumerate(order.levels):
                 self._feature_level(copy_home(number, further, layout), level, has_row_groups=layout == "parquet")
             if order.fractions.shape[1] > MAX_FRACTIONS_IN_METADATA:
-                for number in range(1, len(order.fractions)):
+                for number in range(1, len(order.levels)):
                     self.array(f"{copy_home(number, further, layout)}/P_feature", order.fractions[number])
 
     def _feature_level(self, home: str, level: FeatureLevel, *, has_row_groups: bool) -> None:
@@ -103,7 +103,7 @@ class IndexWriter:
         """Write the tiles of the features, of which there may be more than memory has room for."""
         self.array(f"{home}/indptr", level.tile_indptr)
         n_pairs = int(level.tile_indptr[-1])
-        chunks = (max(min(n_pairs, _CHUNK_VALUES), 1),)
+        chunks = (max(min(n_pairs, CHUNK_VALUES), 1),)
         tiles, starts = (
             self._root.create_array(f"{home}/{name}", shape=(n_pairs,), dtype=dtype, chunks=chunks, overwrite=True)
             for name, dtype in (("tiles", np.uint32), ("starts", np.int64))
@@ -122,7 +122,7 @@ def _in_chunks(
     tiles, starts = np.zeros(0, np.uint32), np.zeros(0, np.int64)
     for more_tiles, more_starts in pieces:
         tiles, starts = np.concatenate([tiles, more_tiles]), np.concatenate([starts, more_starts])
-        whole = len(tiles) - len(tiles) % _CHUNK_VALUES
+        whole = len(tiles) - len(tiles) % CHUNK_VALUES
         if whole:
             yield tiles[:whole], starts[:whole]
             tiles, starts = tiles[whole:], starts[whole:]

@@ -1,5 +1,7 @@
 """How an index is built: what was asked for, and how long each stage took."""
 
+import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,9 +9,15 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from puncta.errors import QueryError
 from puncta.indexing._choose_grid import GridWishes
 from puncta.indexing._metadata import FeatureLevels, Layout
 from puncta.indexing._stage import Selection
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+# Least memory that a build can promise: the libraries themselves and a few batches.
+_MIN_MEMORY = 400 * 10**6
 
 TILES_PER_PART = 256
 """Tiles of a part file (P6): a reader pays for the footers of the parts it touches, some hundred bytes a tile."""
@@ -65,3 +73,18 @@ class Clock:
         start = time.perf_counter()
         yield
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def bytes_of(memory: int | str) -> int:
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]i?)?b?\s*", str(memory).lower())
+    if match is None:
+        raise QueryError(f"the memory {memory!r} is no number of bytes; write it like 1GB or 512MB")
+    value = int(float(match[1]) * _UNITS[match[2] or ""])
+    if value < _MIN_MEMORY:
+        raise QueryError(f"the memory {memory!r} is too little to build with; give at least 400MB")
+    return value
+
+
+def processors() -> int:
+    """Return how many processors this process may use; macOS does not say which, so all count there."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -74,10 +74,10 @@ def resolve_target(
         return _in_place(source, name, overwrite=overwrite, keeps_parquet=is_alone)
     place = local_path(path_of_url(text) if url else text)
     _refuse_own_store(source, place, own_name if name is None else name)
-    _refuse_inside(place)
+    refuse_inside(place)
     if is_alone:
-        return _alone(place, overwrite=overwrite)
-    return _in_store(place, own_name if name is None else name, overwrite=overwrite)
+        return alone_at(place, overwrite=overwrite)
+    return in_store(place, own_name if name is None else name, overwrite=overwrite)
 
 
 def require_new_store(target: Target) -> None:
@@ -104,21 +104,21 @@ def _refuse_own_store(source: Source, place: Path, name: str) -> None:
         raise OverwriteError(f"{place} is the store that the points come from; index them with --in-place")
 
 
-def _refuse_inside(place: Path) -> None:
+def refuse_inside(place: Path) -> None:
     nearest = next((folder for folder in (place, *place.parents) if is_there(folder)), place)
     root = locate(nearest).root
     if zarr_format_of(root) is not None and root not in {place, place.resolve()}:
         raise SourceError(f"{place} lies inside the store {root}; give the store itself, and the element as --name")
 
 
-def _in_store(place: Path, name: str, *, overwrite: bool) -> Target:
+def in_store(place: Path, name: str, *, overwrite: bool) -> Target:
     check_name(name)
     if not is_there(place):
         return Target(store=place, name=name, form="new store", replace=False)
     return _into(place, name, overwrite=overwrite)
 
 
-def _alone(place: Path, *, overwrite: bool) -> Target:
+def alone_at(place: Path, *, overwrite: bool) -> Target:
     if is_there(place):
         if zarr_format_of(place) is None:
             raise OverwriteError(f"{place} exists and is no element; give another -o")

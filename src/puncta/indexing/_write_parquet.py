@@ -156,7 +156,7 @@ def plan_files(staged: Staged, *, codes_column: bool) -> FileLayout:
             continue
         column = sample.column(plan.name)
         fields.append(pa.field(plan.name, column.type))
-        encoding = _encoding_of(plan, column)
+        encoding = encoding_of(plan, column)
         if encoding is not None:
             encodings[plan.name] = encoding
     at = sum(plan.role in {"coordinate", "feature"} for plan in staged.columns)
@@ -196,7 +196,7 @@ def _coded_column(staged: Staged, plan: ColumnPlan, *, as_dictionary: bool) -> C
     )
 
 
-def _encoding_of(plan: ColumnPlan, sample: pa.Array) -> str | None:
+def encoding_of(plan: ColumnPlan, sample: pa.Array) -> str | None:
     """Return the encoding of a column, or None for a dictionary."""
     is_float = pa.types.is_floating(sample.type) and not pa.types.is_float16(sample.type)
     if not is_float and not pa.types.is_integer(sample.type):
