@@ -84,10 +84,14 @@ class FileServer:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.under_way: list[str] = []
+        """Requests that are being answered, which a client that was stopped no longer waits for."""
         self.reset()
 
     def reset(self) -> None:
-        """Forget the requests, the faults and the files."""
+        """Forget the requests, the faults and the files, once the requests that are being answered are."""
+        while self.under_way:
+            time.sleep(0.01)
         self.requests: list[Request] = []
         self.faults = Faults()
         self._files: Path | Mapping[str, bytes] = {}
@@ -144,6 +148,13 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(HTTPStatus.FORBIDDEN, b"", {})
 
     def do_GET(self) -> None:
+        self.server.files.under_way.append(self.path)
+        try:
+            self._get()
+        finally:
+            self.server.files.under_way.remove(self.path)
+
+    def _get(self) -> None:
         faults = self.server.files.faults
         time.sleep(faults.seconds)
         name = unquote(urlsplit(self.path).path).removeprefix("/")

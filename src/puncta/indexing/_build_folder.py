@@ -39,7 +39,7 @@ def digest_of(plan: Mapping[str, object]) -> str:
 class BuildFolder:
     """Private folders of one build, one beside the store and one for buckets.
 
-    Within the block they are locked. After it they are gone, unless the block was left by an interrupt when the ledger
+    Once begun they are locked. After the block they are gone, unless the block was left by an interrupt when the ledger
     had something worth keeping.
 
     Args:
@@ -56,6 +56,10 @@ class BuildFolder:
         self._target = {"store": str(store), "element": element}
         self._folders = [store.parent / f"{begin}{digest}", *([tmp / f"{begin}{digest}"] if tmp is not None else [])]
         self._lock = -1
+        self._made: list[Path] = []
+        self._is_ours = False
+        self.ledger = Ledger(self._folders[0] / "ledger")
+        """What has been finished."""
         self.notes: list[str] = []
         """What a user should know."""
 
@@ -69,10 +73,21 @@ class BuildFolder:
         """Where buckets go."""
         return self._folders[-1] / "scratch"
 
-    def is_free(self) -> bool:
-        """Make and lock the folders; False where they cannot be made, or another process builds the same."""
+    def __enter__(self) -> Self:
+        """Do nothing yet: what `begin` makes, the end of the block removes, whenever an interrupt comes."""
+        return self
+
+    def begin(self) -> bool:
+        """Make and lock the folders, and begin or go on; remove what other builds of the same element have left.
+
+        Returns:
+            Whether that was done; False where the folders cannot be made, or another process builds the same.
+
+        """
         try:
             for folder in self._folders:
+                if not folder.exists():
+                    self._made.append(folder)
                 folder.mkdir(mode=0o700, exist_ok=True)
                 if not _is_private(folder):
                     return False
@@ -82,30 +97,19 @@ class BuildFolder:
             _log.info("no build folder beside the store: %s", error)
             self._unlock()
             return False
+        self._is_ours = True
+        self._prepare()
         return True
-
-    def __enter__(self) -> Self:
-        """Remove what builds of the same element with other arguments have left; begin, or go on."""
-        self._remove_others()
-        (self._folders[0] / _TARGET).write_text(json.dumps(self._target))
-        ledger = self._folders[0] / "ledger"
-        kept = (self.element, self.scratch, ledger)
-        if not (Ledger(ledger).is_worth_keeping and all(folder.is_dir() for folder in kept)):
-            # what there is of a build that was not far, or is on its way into the store already, is of no use
-            self._remove(kept)
-        for folder in kept:
-            folder.mkdir(exist_ok=True)
-        self.ledger = Ledger(ledger)
-        if self.ledger.is_worth_keeping:
-            self.notes.append("went on from a build with the same arguments that had been stopped")
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         was_stopped = error is not None and not isinstance(error, Exception)
         try:
-            if was_stopped and self.ledger.is_worth_keeping and error is not None:
+            if not self._is_ours:
+                # made, and not locked: by nobody else either, or they would not be new
+                self._remove(self._made)
+            elif was_stopped and self.ledger.is_worth_keeping and error is not None:
                 size = sum(tree_bytes(folder) for folder in self._folders)
                 error.add_note(
                     f"{size / 1e9:.1f} GB of finished work are kept in {self._folders[0]}; the same command goes on "
@@ -115,6 +119,19 @@ class BuildFolder:
                 self._remove(self._folders)
         finally:
             self._unlock()
+
+    def _prepare(self) -> None:
+        """Go on from what was finished, or clear what is of no use."""
+        self._remove_others()
+        (self._folders[0] / _TARGET).write_text(json.dumps(self._target))
+        kept = (self.element, self.scratch, self._folders[0] / "ledger")
+        if not (self.ledger.is_worth_keeping and all(folder.is_dir() for folder in kept)):
+            # what there is of a build that was not far, or is on its way into the store already
+            self._remove(kept)
+        for folder in kept:
+            folder.mkdir(exist_ok=True)
+        if self.ledger.is_worth_keeping:
+            self.notes.append("went on from a build with the same arguments that had been stopped")
 
     def _remove_others(self) -> None:
         for folder in sorted(self._folders[0].parent.glob(f"{self._begin}*")):

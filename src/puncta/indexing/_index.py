@@ -230,9 +230,8 @@ class _Site:
 def _site(workspace: Workspace, target: Target, plan: Mapping[str, object] | None, tmp: Path | None) -> Iterator[_Site]:
     """Give folders to build in: those of a build that was stopped, where one with the same plan was."""
     if plan is not None:
-        folder = BuildFolder(target.store, target.name, digest_of(plan), tmp=tmp)
-        if folder.is_free():
-            with folder:
+        with BuildFolder(target.store, target.name, digest_of(plan), tmp=tmp) as folder:
+            if folder.begin():
                 yield _Site(
                     element=folder.element,
                     scratch=folder.scratch,
@@ -240,7 +239,7 @@ def _site(workspace: Workspace, target: Target, plan: Mapping[str, object] | Non
                     goes_on=folder.ledger.is_worth_keeping,
                     notes=tuple(folder.notes),
                 )
-            return
+                return
     element = workspace.path / "built"
     element.mkdir()
     with TemporaryDirectory(prefix="puncta-", dir=workspace.path if tmp is None else tmp) as made:
