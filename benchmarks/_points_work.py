@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,22 +23,29 @@ if TYPE_CHECKING:
 # Side by side, each row group of the source would cover a small place of its own, and its statistics would be an index.
 _SHIFT = (101.137, 53.211)
 
+# Corner of the square of one unit that holds a tenth of the points of a `hot` table: in the middle of the section.
+_HOT = (10_000.25, 13_000.25)
+
 _VIEWS = 15
+
+_PICTURE_WIDTH = 1600
 
 # Of a budget, this much must come back; less is shown beyond the bar of 1, as what it lacks.
 _LEAST_SHARE = 0.5
+
+type Layout = Literal["parquet", "zarr", "both"]
 
 type Figure = tuple[str, float, float, float, float | None, str]
 """A row of the table: what it says, median, smallest, largest, bar and unit."""
 
 
 def make(section: str, target: str, n_rows: str, kind: str) -> dict[str, Any]:
-    """Write the section repeated with shifts, as it is or as a vendor's table of seven columns."""
+    """Write the section repeated with shifts: as it is, `hot` in one place, or as a vendor's table of seven columns."""
     table = pq.read_table(section)
     left, writer = int(n_rows), None
     for copy in range(math.ceil(int(n_rows) / table.num_rows)):
         x, y = (table[axis].to_numpy() + copy * shift for axis, shift in zip(("x", "y"), _SHIFT, strict=True))
-        part = (_vendor_like if kind == "vendor" else _section_like)(table, x, y, copy).slice(0, left)
+        part = _FORMS[kind](table, x, y, copy).slice(0, left)
         left -= part.num_rows
         writer = writer or pq.ParquetWriter(target, part.schema, compression="zstd")
         writer.write_table(part)
@@ -51,6 +58,15 @@ def _section_like(table: pa.Table, x: np.ndarray, y: np.ndarray, copy: int) -> p
     del copy
     columns = {"x": pa.array(x), "y": pa.array(y)}
     return pa.table({**columns, "feature_name": table["feature_name"].combine_chunks(), "fov": table["fov"]})
+
+
+def _hot_like(table: pa.Table, x: np.ndarray, y: np.ndarray, copy: int) -> pa.Table:
+    """Return the section with every tenth point moved into one square that is smaller than any tile."""
+    rng = np.random.default_rng(copy)
+    chosen = np.arange(0, table.num_rows, 10)
+    for axis, corner in zip((x, y), _HOT, strict=True):
+        axis[chosen] = corner + rng.random(len(chosen))
+    return _section_like(table, x, y, copy)
 
 
 def _vendor_like(table: pa.Table, x: np.ndarray, y: np.ndarray, copy: int) -> pa.Table:
@@ -74,6 +90,17 @@ def _vendor_like(table: pa.Table, x: np.ndarray, y: np.ndarray, copy: int) -> pa
     )
 
 
+_FORMS = {"section": _section_like, "hot": _hot_like, "vendor": _vendor_like}
+
+
+def densest(store: str) -> dict[str, Any]:
+    """Return which share of all points the densest tile holds."""
+    from puncta.points import open_points  # noqa: PLC0415  # each piece of work loads what it measures, and nothing else
+
+    level = open_points(Path(store) / "points" / "transcripts").levels[0]
+    return {"share": float(level.tile_counts.max()) / level.n_rows}
+
+
 def copy_table(source: str, target: str) -> dict[str, Any]:
     """Read a table and write it again, as pyarrow does by default but for zstd."""
     pq.write_table(pq.read_table(source), target, compression="zstd")
@@ -82,22 +109,22 @@ def copy_table(source: str, target: str) -> dict[str, Any]:
 
 def polars_sort(source: str, target: str) -> dict[str, Any]:
     """Sort the table by tiles of 800 units with polars, and sink it: the rival's tile order without an index."""
-    import polars as pl  # noqa: PLC0415  # each piece of work loads what it measures, and nothing else
+    import polars as pl  # noqa: PLC0415  # as above
 
     tiles = [(pl.col(axis) // 800).cast(pl.Int32) for axis in ("x", "y")]
     pl.scan_parquet(source).sort(tiles).sink_parquet(target, compression="zstd", compression_level=1)
     return {}
 
 
-def index(source: str, target: str, mode: str) -> dict[str, Any]:
+def index(source: str, target: str, mode: str, layout: Layout = "parquet", memory: str = "1GB") -> dict[str, Any]:
     """Index a table: the tile order of level 0 alone, or everything."""
     from puncta.indexing import index_points  # noqa: PLC0415  # as above
 
-    if mode == "tile":
-        report = index_points(source, target, feature_order=False, max_levels=1)
-    else:
-        report = index_points(source, target, feature_levels="shared" if mode == "shared" else "all")
-    return {"bytes": report.bytes, "seconds": report.seconds}
+    only_tiles: dict[str, Any] = {"feature_order": False, "max_levels": 1}
+    levels: dict[str, Any] = {"feature_levels": "shared" if mode == "shared" else "all"}
+    chosen = only_tiles if mode == "tile" else levels
+    report = index_points(source, target, layout=layout, memory=memory, **chosen)
+    return {"bytes": report.bytes, "seconds": report.seconds, "rows": report.n_rows}
 
 
 def n_bytes(source: str, store: str, copy: str) -> dict[str, Any]:
@@ -117,7 +144,7 @@ def questions(source: str, store: str) -> dict[str, Any]:
 
     points = open_points(Path(store) / "points" / "transcripts")
     grid, counts = points.levels[0].grid, points.levels[0].tile_counts.reshape(points.levels[0].grid.shape)
-    boxes = _views(grid.origin, grid.tile_size, counts)
+    boxes = views(grid.origin, grid.tile_size, counts)
     first = _cpu(lambda: points.query(box=boxes[0]))
     ours = statistics.median(_cpu(partial(points.query, box=box)) for box in boxes)
     parts = str(Path(store) / "points" / "transcripts" / "points.parquet" / "*.parquet")
@@ -139,10 +166,11 @@ def questions(source: str, store: str) -> dict[str, Any]:
     rows.append(("16 tiles, first call after opening, CPU", first * 1e3, first * 1e3, first * 1e3, None, "ms"))
     rows += _gene_rows(points, parts)
     rows += _overview_rows(points)
+    rows += _picture_rows(points, source)
     return {"rows": rows}
 
 
-def _views(origin: tuple[float, ...], size: tuple[float, ...], counts: np.ndarray) -> list[dict[str, Any]]:
+def views(origin: tuple[float, ...], size: tuple[float, ...], counts: np.ndarray) -> list[dict[str, Any]]:
     """Return boxes of 4 x 4 whole tiles over tissue, far apart."""
     rng = np.random.default_rng(0)
     boxes: list[dict[str, Any]] = []
@@ -210,6 +238,34 @@ def _overview_rows(points: "Points") -> list[Figure]:
     ]
 
 
+def _picture_rows(points: "Points", source: str) -> list[Figure]:
+    """Render the whole section from the level that fits, and from all points read with polars, by the same pixels."""
+    import polars as pl  # noqa: PLC0415  # as above
+
+    from puncta.points._render import render_density  # noqa: PLC0415  # as above
+
+    grid = points.levels[0].grid
+    lower = (grid.origin[0], grid.origin[1])
+    upper = (lower[0] + grid.tile_size[0] * grid.shape[0], lower[1] + grid.tile_size[1] * grid.shape[1])
+
+    def rival() -> np.ndarray:
+        frame = pl.scan_parquet(source).select("x", "y").collect()
+        x, y = (frame[axis].to_numpy().astype(np.float64) for axis in ("x", "y"))
+        return render_density(x, y, lower=lower, upper=upper, width=_PICTURE_WIDTH)
+
+    ours, theirs = points.render(width=_PICTURE_WIDTH), rival()
+    if ours.shape != theirs.shape:
+        raise SystemExit(f"the pictures are of {ours.shape} and {theirs.shape}: the comparison is void")
+    times = [(_cpu(lambda: points.render(width=_PICTURE_WIDTH)), _cpu(rival)) for _ in range(3)]
+    ratios = [own / other for own, other in times]
+    own = statistics.median(own for own, _ in times)
+    label = f"whole section, picture of {_PICTURE_WIDTH} pixels"
+    return [
+        (f"{label}, CPU / polars reads all points", statistics.median(ratios), min(ratios), max(ratios), None, ""),
+        (f"{label}, CPU", own * 1e3, own * 1e3, own * 1e3, None, "ms"),
+    ]
+
+
 def _polars_box(source: str) -> Callable[[dict[str, Any]], int]:
     import polars as pl  # noqa: PLC0415  # as above
 
@@ -263,6 +319,7 @@ WORK: dict[str, Callable[..., dict[str, Any]]] = {
     "copy": copy_table,
     "polars-sort": polars_sort,
     "index": index,
+    "densest": densest,
     "bytes": n_bytes,
     "questions": questions,
     "versions": versions,

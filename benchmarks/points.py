@@ -2,12 +2,14 @@
 
     uv run python benchmarks/points.py                      # 10 and 50 million points, about half an hour
     uv run python benchmarks/points.py --millions 10 --repeats 1
+    uv run python benchmarks/points.py --huge               # builds alone, of 10, 50 and 200 million: hours, 60 GB
 
 Every figure is a ratio of two things that were measured in turn, in fresh processes, by CPU (user + system of all
 processes) unless the row says wall; the median of the pairs is quoted, with the smallest and the largest.
 
 Input: the coronal section repeated with shifts that make the copies overlap, and a vendor-like table of seven columns
-made from it (growing ids, text cell ids, features, x, y, z, quality).
+made from it (growing ids, text cell ids, features, x, y, z, quality). `--huge` also takes the section with every tenth
+point moved into one small square, so that one tile holds a tenth of all points.
 """
 
 import argparse
@@ -32,6 +34,10 @@ WORKER = Path(__file__).with_name("_points_work.py")
 
 # From this size on, answers are held against their bars: a rival reads more of a larger file, and the index does not.
 VIEW_MILLIONS = 50
+
+# With --huge: CPU a point against that of the smallest input, and memory against what was allowed.
+_HUGE_CPU_BAR = 1.25
+_HUGE_MEMORY_BAR = 1.2
 
 # How often the memory of all processes is looked at.
 _SAMPLE_SECONDS = 0.02
@@ -69,14 +75,21 @@ class Row:
 def main() -> None:
     """Run the benchmark, print the table, and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--millions", type=int, nargs="+", default=[10, 50], help="million points of the inputs")
+    parser.add_argument("--millions", type=int, nargs="+", help="million points of the inputs")
+    parser.add_argument("--huge", action="store_true", help="how CPU and memory grow with the input, and nothing else")
+    parser.add_argument("--memory", default="1GB", help="what a build of --huge may hold")
     parser.add_argument("--repeats", type=int, default=3, help="pairs of each comparison")
     parser.add_argument("--source", type=Path, default=SECTION, help="table to repeat: x, y, feature_name, fov")
     parser.add_argument("--json", type=Path, help="file for the figures")
     parser.add_argument("--tmp", type=Path, help="folder for inputs and indexes; about 20 GB at 50 million")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.tmp) as folder:
-        rows = [row for millions in options.millions for row in measure(options, millions, Path(folder))]
+        if options.huge:
+            rows = huge_rows(options, options.millions or [10, 50, 200], Path(folder))
+        else:
+            rows = [
+                row for millions in options.millions or [10, 50] for row in measure(options, millions, Path(folder))
+            ]
     machine = describe_machine()
     print_table(rows, machine)
     if options.json is not None:
@@ -107,6 +120,39 @@ def measure(options: argparse.Namespace, millions: int, folder: Path) -> list[Ro
         path.unlink()
     shutil.rmtree(store)
     return rows
+
+
+def huge_rows(options: argparse.Namespace, sizes: list[int], folder: Path) -> list[Row]:
+    """Build both orders and all levels of growing inputs: the CPU of a point stays, and the memory does."""
+    rows: list[Row] = []
+    allowed = bytes_of(options.memory)
+    for kind, words in (("section", "section"), ("hot", "a tenth in one tile")):
+        base = 0.0
+        for millions in sizes:
+            source, store = folder / f"{kind}-{millions}.parquet", folder / f"{kind}-{millions}.zarr"
+            work("make", str(options.source), str(source), str(millions * 1_000_000), kind)
+            usage = work("index", str(source), str(store), "all", "parquet", options.memory)
+            share = work("densest", str(store)).printed["share"]
+            cpu = usage.cpu / millions
+            base = base or cpu
+            name = f"{millions} M points, {words}"
+            rows += [
+                row(f"{name}: CPU a million points / at {sizes[0]} M", [cpu / base], _HUGE_CPU_BAR),
+                row(f"{name}: CPU a million points", [cpu], None, unit="s"),
+                row(f"{name}: wall", [usage.wall], None, unit="s"),
+                row(f"{name}: peak memory / --memory {options.memory}", [usage.peak / allowed], _HUGE_MEMORY_BAR),
+                row(f"{name}: share of the densest tile", [share], None),
+                row(f"{name}: bytes a point, all levels and orders", [usage.printed["bytes"] / millions / 1e6], None),
+            ]
+            source.unlink()
+            shutil.rmtree(store)
+    return rows
+
+
+def bytes_of(text: str) -> float:
+    """Return the bytes of a size such as 1GB or 512MB, as the command line reads it."""
+    factor = next((value for unit, value in (("GB", 1e9), ("MB", 1e6)) if text.endswith(unit)), 1.0)
+    return float(text.rstrip("GMB")) * factor
 
 
 def build_rows(options: argparse.Namespace, source: Path, store: Path, folder: Path, *, size: str) -> list[Row]:
