@@ -118,7 +118,7 @@ def test_a_view_of_sixteen_tiles_keeps_to_its_budget(
 
     answer = points.query(box=sixteen_tiles(*corner), columns=columns)
 
-    read = {"x", "y", "z", *(columns or answer.column_names)}
+    read = {"x", "y", *(columns or answer.column_names)}
     needed = 0
     for tile in points.levels[0].grid.tiles_in(sixteen_tiles(*corner)).tolist():
         part = store / ELEMENT / "points.parquet" / f"part.{tile // 256}.parquet"

@@ -132,7 +132,7 @@ class Planner:
         return Count(count=round(total), exact=level.number == 0)
 
     def _coordinates(self, piece: Piece, region: Region) -> list[NDArray[np.generic]]:
-        return _coordinates_of(read_pieces([piece], region.axes), region.axes)
+        return _coordinates_of(read_pieces([piece], region.tested_axes), region.tested_axes)
 
     def _codes(self, question: Question) -> list[int] | None:
         """Return the codes of the features that are asked for, or None for all points."""
@@ -263,7 +263,8 @@ class Planner:
     def _needed(self, plan: Plan, question: Question, columns: Sequence[str]) -> list[str]:
         """Return the columns to read: those that are asked for, and those that the filters look at."""
         needed = list(columns)
-        if not question.region.is_everything or plan.kept != 1.0 or not needed:
+        needed += question.region.tested_axes
+        if plan.kept != 1.0 or not needed:
             needed += question.region.axes
         if question.feature_key is not None and (question.features is not None or plan.kept != 1.0):
             needed.append(question.feature_key)
@@ -282,7 +283,7 @@ class Planner:
         kept = np.ones(table.num_rows, dtype=bool)
         region = question.region
         if not region.is_everything:
-            kept &= region.contains(_coordinates_of(table, region.axes))
+            kept &= region.contains(_coordinates_of(table, region.tested_axes))
         if question.features is not None and question.feature_key is not None:
             kept &= self._is_asked(table, question)
         if plan.kept != 1.0:

@@ -113,27 +113,39 @@ class Region:
         shares: NDArray[np.float64] = np.clip(inside / size, 0, 1).prod(axis=1)
         return shares
 
+    @property
+    def tested_axes(self) -> tuple[str, ...]:
+        """Axes whose coordinates tell whether a point is in the region: an unbounded one need not be read."""
+        if self.is_everything:
+            return ()
+        if self.to_asked is not None:
+            return self.axes
+        is_bounded = (self.lower > -np.inf) | (self.upper < np.inf)
+        return tuple(axis for axis, bounded in zip(self.axes, is_bounded.tolist(), strict=True) if bounded)
+
     def contains(self, coordinates: Sequence[NDArray[np.generic]]) -> NDArray[np.bool_]:
         """Say for each point whether it is in the region: the exact test, in float64, in the system that was asked.
 
         A point on the border of a polygon is in it.
 
         Args:
-            coordinates: Stored coordinates, one array of shape (n,) per axis.
+            coordinates: Stored coordinates, one array of shape (n,) per axis of `tested_axes`, at least one.
 
         """
+        axes = self.tested_axes
         if self.to_asked is None:
             placed = [np.asarray(values, dtype=np.float64) for values in coordinates]
         else:
             placed = apply_affine(self.to_asked, coordinates)
         kept = np.ones(len(placed[0]), dtype=bool)
-        for values, lower, upper in zip(placed, self.lower, self.upper, strict=True):
+        for axis, values in zip(axes, placed, strict=True):
+            lower, upper = self.lower[self.axes.index(axis)], self.upper[self.axes.index(axis)]
             if lower > -np.inf:
                 kept &= values >= lower
             if upper < np.inf:
                 kept &= values < upper
         if self.polygon is not None:
-            x, y = placed[self.axes.index("x")], placed[self.axes.index("y")]
+            x, y = placed[axes.index("x")], placed[axes.index("y")]
             at = np.flatnonzero(kept)
             kept[at] = shapely.intersects_xy(self.polygon, x[at], y[at])
         return kept
