@@ -13,6 +13,7 @@ import pytest
 import spatialdata
 from spatialdata.models import PointsModel
 
+from puncta.errors import ColumnError
 from puncta.indexing import index_points
 from puncta.points import open_points
 from puncta.spec.points import validate_points_attrs
@@ -323,3 +324,34 @@ def test_a_table_without_features_is_indexed_without_a_copy_in_their_order(
     assert validate_points_attrs(attributes_of(Path(report.path)), strict=True) == []
     assert open_points(Path(report.path)).features == []
     assert len(spatialdata.read_zarr(tmp_path / "s.zarr").points["transcripts"]) == 100
+
+
+def test_text_without_end_costs_no_more_memory_and_loses_nothing(tmp_path: Path) -> None:
+    n_rows = 150_000  # more than the values that 400 MB may hold
+    ids = pa.array([None if number % 7 == 0 else f"tx-{number:09d}" for number in range(n_rows)])
+    rng = np.random.default_rng(0)
+    places = {axis: rng.random(n_rows, dtype="f4") for axis in "xy"}
+    table = pa.table({**places, "gene": ["a", "b"] * (n_rows // 2), "id": ids})
+    bounded = index_points(table, tmp_path / "bounded.zarr", memory="400MB", seed=3)
+    free = index_points(table, tmp_path / "free.zarr", memory="2GB", seed=3)
+    for part in sorted(Path(free.path).rglob("part.*.parquet")):
+        assert (Path(bounded.path) / part.relative_to(free.path)).read_bytes() == part.read_bytes()
+    order = [(name, "ascending") for name in ("x", "y", "id")]
+    found = open_points(Path(bounded.path)).query(columns=["x", "y", "id"])
+    assert found.sort_by(order).to_pylist() == table.select(["x", "y", "id"]).sort_by(order).to_pylist()
+
+
+def test_text_without_end_is_refused_as_an_array_before_the_rows_are_placed(tmp_path: Path) -> None:
+    n_rows = 150_000
+    table = pa.table({**{axis: np.arange(n_rows) for axis in "xy"}, "id": [f"tx-{row:09d}" for row in range(n_rows)]})
+    seen: set[str] = set()
+    with pytest.raises(ColumnError, match=r"'id' holds string.*different values fit.*--layout parquet.*--memory"):
+        index_points(
+            table,
+            tmp_path / "s.zarr",
+            layout="zarr",
+            memory="400MB",
+            feature_order=False,
+            progress=lambda stage, *_: seen.add(stage),
+        )
+    assert "placing" not in seen

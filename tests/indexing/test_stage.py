@@ -20,6 +20,7 @@ def staged(
     folder: Path,
     *,
     keep: bool = False,
+    max_values: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     **selected: object,
 ) -> Staged:
@@ -30,7 +31,15 @@ def staged(
     )
     selection = Selection(**selected)  # type: ignore[arg-type] # as given by the test
     coordinate_type = None if keep else pa.float32()
-    return stage(source, columns, folder, selection=selection, coordinate_type=coordinate_type, progress=progress)
+    return stage(
+        source,
+        columns,
+        folder,
+        selection=selection,
+        coordinate_type=coordinate_type,
+        max_values=max_values,
+        progress=progress,
+    )
 
 
 def rows_of(found: Staged) -> pd.DataFrame:
@@ -189,3 +198,38 @@ def test_a_staged_file_gives_its_rows_back(tmp_path: Path, molecules: Callable[.
     table = molecules(5).slice(0, n_rows)
     write_batch(tmp_path / "t.arrow", table)
     assert pa.Table.from_batches([read_batch(tmp_path / "t.arrow")]).equals(table)
+
+
+def ids_in_three_batches() -> pa.Table:
+    """Return rows whose ids are text, more different ones with each batch, and some of them missing."""
+    ids = ["a", None, "b", *(f"id-{number}" for number in range(6)), None, "a"]
+    return pa.concat_tables(
+        pa.table({"x": [0.0] * len(part), "y": [0.0] * len(part), "gene": ["g"] * len(part), "id": pa.array(part)})
+        for part in (ids[:3], ids[3:6], ids[6:])
+    )
+
+
+@pytest.mark.parametrize("as_categories", [False, True])
+@pytest.mark.parametrize("max_values", [1, 2, 3, 5, 8, 9])
+def test_text_of_more_values_than_may_be_held_is_laid_down_as_text(
+    tmp_path: Path, max_values: int, as_categories: bool
+) -> None:
+    table = ids_in_three_batches()
+    if as_categories:
+        table = table.set_column(3, "id", table["id"].combine_chunks().dictionary_encode())
+    found = staged(table, tmp_path, max_values=max_values)
+    roles = {plan.name: plan.role for plan in found.columns}
+    assert (roles["id"] == "plain", "id" in found.coders) == ((False, True) if max_values == 9 else (True, False))
+    assert [batch.schema.field("id").type for _, batch in found.batches()] == [
+        pa.int32() if max_values == 9 else pa.string()
+    ] * len(found.paths)
+    assert [None if pd.isna(one) else one for one in rows_of(found)["id"]] == table["id"].to_pylist()
+    assert ("id" in found.text_bytes) == (max_values < 9)
+
+
+def test_features_of_more_values_than_may_be_held_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    table = pa.table({"x": [0.0] * 3, "y": [0.0] * 3, "gene": ["a", "b", "c"]})
+    with pytest.raises(
+        ColumnError, match=r"feature column 'gene' .* more than 2 different values.*--feature-key.*--memory"
+    ):
+        staged(table, tmp_path, max_values=2)

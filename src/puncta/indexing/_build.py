@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from puncta.indexing._choose_grid import choose_grid
+from puncta.indexing._coder import VALUE_BYTES
 from puncta.indexing._columns import ColumnPlan
 from puncta.indexing._crew import Crew
 from puncta.indexing._ledger import PLACED, Ledger, LedgerCrew
@@ -21,14 +22,21 @@ from puncta.indexing._stage import BATCH_ROWS, Progress, Staged, stage
 from puncta.indexing._tile_order import LevelRows
 from puncta.indexing._tower import Tower
 from puncta.indexing._write_parquet import FileLayout, plan_files
+from puncta.indexing._zarr_columns import plan_arrays
 
 # What the interpreter and its libraries hold before the first row, measured.
 _BASE_MEMORY = 300 * 2**20
+
+# A code, or a short text.
+_TEXT_BYTES = 16
 
 # A bucket is held as gathered indices, sorted rows, encoded pages, and on its way to the features and the next level.
 _COPIES_OF_A_BUCKET = 5
 
 _MIN_BUCKET_ROWS = 2**14
+
+# What distinct values may take of the memory for rows, while the source is read: two batches of it are held as well.
+_SHARE_FOR_VALUES = 1 / 3
 
 # Tile id and u of each row.
 _BUILD_BYTES = 8
@@ -158,13 +166,17 @@ def _place(
             folder,
             selection=options.selection,
             coordinate_type=options.coordinate_type,
+            max_values=int(spare_memory(options.memory) * _SHARE_FOR_VALUES / VALUE_BYTES),
             progress=progress,
         )
     with clock.stage("choosing the grid"):
         grid, estimate = choose_grid(staged, placement, options.wishes, workers=options.workers)
     layout = plan_files(staged, codes_column=options.codes_column)
+    if "zarr" in options.layouts:
+        # refused before the rows are placed, where a column has no form as an array
+        plan_arrays(layout)
     row_ids, notes = _row_ids(staged, source.index_column)
-    bucket_rows = _bucket_rows(layout, options)
+    bucket_rows = _bucket_rows(layout, staged, options)
     bucket_starts = buckets_of_tiles(estimate, tiles_per_part=TILES_PER_PART, target_rows=bucket_rows)
     with clock.stage("placing"):
         runs, counts = partition(
@@ -203,11 +215,19 @@ def _row_ids(staged: Staged, index_column: str | None) -> tuple[str | None, tupl
     return None, (note,)
 
 
+def _long_text_bytes(layout: FileLayout, staged: Staged) -> float:
+    """Return by how much the texts of a row are longer than `row_bytes_of` takes them to be."""
+    means = [n_bytes / staged.n_rows for n_bytes in staged.text_bytes.values()]
+    # of columns that are written as values the texts are held as well, a bucket at a time
+    written = [column.values for column in layout.coded.values() if not column.as_dictionary and len(column.values)]
+    means += [values.nbytes / len(values) for values in written]
+    return sum(max(mean - _TEXT_BYTES, 0) for mean in means)
+
+
 def row_bytes_of(schema: pa.Schema) -> int:
     """Return about how many bytes a row takes while the index is built."""
     fixed = [int(field_.type.bit_width) // 8 for field_ in schema if pa.types.is_primitive(field_.type)]
-    # a code, or a short text
-    others = 16 * (len(schema) - len(fixed))
+    others = _TEXT_BYTES * (len(schema) - len(fixed))
     return sum(fixed) + others + _BUILD_BYTES
 
 
@@ -216,8 +236,8 @@ def spare_memory(memory: int) -> int:
     return max(memory - _BASE_MEMORY, 0)
 
 
-def _bucket_rows(layout: FileLayout, options: BuildOptions) -> int:
+def _bucket_rows(layout: FileLayout, staged: Staged, options: BuildOptions) -> int:
     """Return how many rows a bucket may have for the memory that was promised."""
-    row_bytes = row_bytes_of(layout.schema)
+    row_bytes = row_bytes_of(layout.schema) + _long_text_bytes(layout, staged)
     share = spare_memory(options.memory) / options.workers
     return int(np.clip(share / (row_bytes * _COPIES_OF_A_BUCKET), _MIN_BUCKET_ROWS, BATCH_ROWS))

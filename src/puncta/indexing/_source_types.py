@@ -81,12 +81,17 @@ def conform(array: pa.Array, data_type: pa.DataType) -> pa.Array:
     )
 
 
-def union_of_dictionaries(dictionaries: Iterable[pa.Array], value_type: pa.DataType) -> pa.Array:
-    """Return the values of all dictionaries in order of appearance, unused ones included (P5); nulls are no value."""
+def union_of_dictionaries(dictionaries: Iterable[pa.Array], value_type: pa.DataType, most: int | None) -> pa.Array:
+    """Return the values of all dictionaries in order of appearance, unused ones included (P5); nulls are no value.
+
+    Once there are more than `most`, no further dictionary is looked at.
+    """
     union = last = pa.nulls(0, value_type)
     for dictionary in dictionaries:
         if not dictionary.equals(last):
             union, last = pc.unique(pa.concat_arrays([union, dictionary])), dictionary
+        if most is not None and len(union) > most + 1:
+            break
     return union.drop_null()
 
 

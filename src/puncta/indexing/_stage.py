@@ -5,7 +5,8 @@ Everything after this reads the staged files, which are mapped into memory and c
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +18,9 @@ from numpy.typing import NDArray
 
 from puncta.errors import ColumnError, SourceError
 from puncta.indexing._arrow_files import read_batch, write_batch
-from puncta.indexing._coder import Coder
+from puncta.indexing._coder import NULL, Coder, Coders, TooManyValuesError
 from puncta.indexing._columns import ROW, ColumnPlan
-from puncta.points._arrow import arrow_of, booleans_of, numpy_of
+from puncta.points._arrow import arrow_of, booleans_of, filled, masked_arrow_of, numpy_of
 
 if TYPE_CHECKING:
     from puncta.indexing._source import Source
@@ -81,6 +82,9 @@ class Staged:
     dropped: dict[str, int] = field(default_factory=dict)
     """How many rows were left out, by reason."""
 
+    text_bytes: dict[str, int] = field(default_factory=dict)
+    """Bytes of all rows of each column that is laid down as values of no fixed width."""
+
     @property
     def coordinates(self) -> list[str]:
         """Names of the coordinate columns, in the order of the files."""
@@ -99,11 +103,13 @@ def stage(
     *,
     selection: Selection,
     coordinate_type: pa.DataType | None,
+    max_values: int | None = None,
     progress: Progress | None = None,
 ) -> Staged:
     """Read every row of a source once, and lay the chosen ones down in batches.
 
-    Holds two batches at a time, and every distinct value of the coded columns.
+    Holds two batches at a time, and the distinct values of the coded columns. Beyond `max_values` of them, columns but
+    the features are laid down as they are, those of the most values first.
 
     Args:
         source: Where the rows come from.
@@ -111,14 +117,18 @@ def stage(
         folder: Where the batches go.
         selection: Which rows are taken.
         coordinate_type: Type of the stored coordinates; None keeps the source's.
+        max_values: Distinct values that may be held, of all columns together; no bound by default.
         progress: Told how far the reading is.
 
     Raises:
         SourceError: If a coordinate is not finite, cannot be rounded to the stored type, or no row is left.
-        ColumnError: If a coordinate column holds no numbers, or a `where` expression does not fit the columns.
+        ColumnError: If a coordinate column holds no numbers, the features have more values than may be held, or a
+            `where` expression does not fit the columns.
 
     """
-    stager = _Stager(source, tuple(columns), folder, selection=selection, coordinate_type=coordinate_type)
+    stager = _Stager(
+        source, tuple(columns), folder, selection=selection, coordinate_type=coordinate_type, max_values=max_values
+    )
     total = source.n_rows or 0
     pending: Future[None] | None = None
     with ThreadPoolExecutor(1) as writer:
@@ -144,24 +154,29 @@ class _Stager:
         *,
         selection: Selection,
         coordinate_type: pa.DataType | None,
+        max_values: int | None,
     ) -> None:
         self.folder = folder
         self.selection = selection
         self.coordinate_type = coordinate_type
         self.path = source.path
         self.source_columns = [plan.source for plan in columns]
-        coders = {
-            plan.name: Coder(
-                _value_type(source.schema.field(plan.source).type),
-                source.categories(plan.source),
-                is_ordered=_is_ordered(source.table.stored.field(plan.source).type),
-            )
-            for plan in columns
-            if plan.role in {"feature", "coded"}
-        }
+        self._source_of = {plan.name: plan.source for plan in columns}
+        self.max_values = max_values
         for plan in columns:
             _check_coordinate_type(plan, source.schema.field(plan.source).type)
-        self.staged = Staged(columns=columns, coders=coders)
+        self.coders = Coders(max_values, self._lay_down_as_values)
+        self.staged = Staged(columns=columns, coders=self.coders.by_name)
+        with self._explained():
+            for plan in columns:
+                if plan.role in {"feature", "coded"}:
+                    self.coders.add(
+                        plan.name,
+                        _value_type(source.schema.field(plan.source).type),
+                        source.categories(plan.source, most=max_values),
+                        is_ordered=_is_ordered(source.table.stored.field(plan.source).type),
+                        is_needed=plan.role == "feature",
+                    )
         self.axes = self.staged.coordinates
         self.rounding = 0
         self.rounding_example = ""
@@ -178,7 +193,12 @@ class _Stager:
         rows = np.arange(start, start + batch.num_rows, dtype=np.uint64) if self._selects else None
         if rows is not None:
             batch, rows = self._select(batch, rows)
-        arrays = [self._stored(plan, batch.column(plan.source)) for plan in self.staged.columns]
+        with self._explained():
+            codes = self.coders.codes({name: batch.column(self._source_of[name]) for name in self.coders.by_name})
+        arrays = [
+            codes[plan.name] if plan.name in codes else self._stored(plan, batch.column(plan.source))
+            for plan in self.staged.columns
+        ]
         if batch.num_rows:
             self._note_bounds(arrays[: len(self.axes)], start)
         names = [plan.name for plan in self.staged.columns]
@@ -244,7 +264,7 @@ class _Stager:
         encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
         # A null feature is no control.
         allowed = np.append(~is_control(encoded.dictionary), True)
-        kept: NDArray[np.bool_] = allowed[numpy_of(encoded.indices.cast(pa.int32()).fill_null(len(allowed) - 1))]
+        kept: NDArray[np.bool_] = allowed[filled(encoded.indices, len(allowed) - 1, np.int32)]
         return kept
 
     def _is_finite(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
@@ -254,12 +274,41 @@ class _Stager:
         return finite
 
     def _stored(self, plan: ColumnPlan, column: pa.Array) -> pa.Array:
-        """Return a column as it is laid down."""
+        """Return a column without codes as it is laid down."""
         if plan.role == "coordinate":
             return self._rounded(plan, column)
-        if plan.role == "plain":
-            return column
-        return arrow_of(self.staged.coders[plan.name].codes(column))
+        values = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        self._note_texts(plan.name, values)
+        return values
+
+    def _lay_down_as_values(self, name: str, coder: Coder) -> None:
+        """Take a column as it is from here on, and in the batches where it was laid down as codes."""
+        values = coder.values()
+        for path in self.staged.paths:
+            batch = read_batch(path)
+            codes = numpy_of(batch.column(name))
+            decoded = values.take(masked_arrow_of(codes, codes == NULL))
+            self._note_texts(name, decoded)
+            write_batch(path, batch.set_column(batch.schema.get_field_index(name), name, decoded))
+        self.staged.columns = tuple(
+            replace(plan, role="plain") if plan.name == name else plan for plan in self.staged.columns
+        )
+
+    def _note_texts(self, name: str, values: pa.Array) -> None:
+        if not pa.types.is_primitive(values.type):
+            self.staged.text_bytes[name] = self.staged.text_bytes.get(name, 0) + values.nbytes
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except TooManyValuesError as error:
+            features = ", ".join(repr(plan.source) for plan in self.staged.columns if plan.role == "feature")
+            raise ColumnError(
+                f"the feature column {features} of {self.path} has more than {self.max_values} different values, more "
+                "than the memory allowed can hold; does it name features? name another with feature_key= "
+                "(--feature-key), or allow more with memory= (--memory)"
+            ) from error
 
     def _rounded(self, plan: ColumnPlan, column: pa.Array) -> pa.Array:
         """Return coordinates in the stored type, noting those that rounding would spoil."""
@@ -322,9 +371,7 @@ def _as_floats(column: pa.Array) -> NDArray[np.floating]:
     """Return numbers as floats, a null as not a number; integers of any size as float64."""
     if not pa.types.is_floating(column.type):
         column = column.cast(pa.float64(), safe=False)
-    if column.null_count:
-        column = column.fill_null(float("nan"))
-    values: NDArray[np.floating] = numpy_of(column)
+    values: NDArray[np.floating] = filled(column, np.nan, column.type.to_pandas_dtype())
     return values
 
 

@@ -149,8 +149,9 @@ def _plain(name: str, field: pa.Field, *, is_coordinate: bool) -> ArrayPlan:
     dtype = _dtype_of(field.type)
     if dtype is None:
         raise ColumnError(
-            f"the column {field.name!r} holds {field.type}, which is no type of a Zarr array; "
-            "leave it out of the source, or write the index with --layout parquet"
+            f"the column {field.name!r} holds {field.type}, which is no type of a Zarr array "
+            "(text is one as long as its different values fit into memory); leave it out of the source, write the "
+            "index with --layout parquet, or allow more with --memory"
         )
     return ArrayPlan(
         name=name,
