@@ -36,6 +36,25 @@ points.render(width=64)
 """
 
 
+# Both orders and all levels, of a table with nulls everywhere but in the coordinates, in both forms.
+INDEXING = """
+import gzip
+import pathlib
+import pyarrow as pa
+import pyarrow.parquet as pq
+import puncta
+place = pathlib.Path({place!r})
+text = "x,y,gene,cell,n\\n" + "0.5,1,a,,1\\n2,3,,c,\\n" * 50
+(place / "t.csv.gz").write_bytes(gzip.compress(text.encode()))
+puncta.index_points(place / "t.csv.gz", place / "csv.zarr", feature_key="gene", limit=5)
+import pyarrow.csv
+pq.write_table(pyarrow.csv.read_csv(place / "t.csv.gz"), place / "t.parquet")
+for layout in ("parquet", "zarr"):
+    store = place / (layout + ".zarr")
+    puncta.index_points(place / "t.parquet", store, feature_key="gene", tile_size=2, limit=5, layout=layout)
+"""
+
+
 def modules_after(script: str) -> set[str]:
     """Return the libraries that a fresh process has loaded after the script, by their top-level names."""
     report = "\nimport sys\nprint('\\n'.join(sys.modules), file=sys.stderr)"
@@ -77,6 +96,10 @@ def test_the_package_alone_loads_no_library_at_all() -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     assert heavy_after(HELP) == []
+
+
+def test_indexing_loads_nothing_heavy(tmp_path: Path) -> None:
+    assert heavy_after(INDEXING.format(place=str(tmp_path))) == []
 
 
 def test_reading_an_index_loads_nothing_heavy(element: Path) -> None:

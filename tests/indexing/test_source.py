@@ -447,6 +447,71 @@ def test_other_forms_are_refused(tmp_path: Path) -> None:
         open_source(tmp_path / "t.h5ad")
 
 
+@pytest.mark.parametrize("opened", [open, gzip.open])
+def test_a_folder_of_separated_values_is_one_table_with_part_10_after_part_2(
+    tmp_path: Path, opened: Callable[..., object]
+) -> None:
+    ending = ".csv" if opened is open else ".csv.gz"
+    for number, content in {2: "x,y,gene\n1,2,a\n", 10: "gene;x;y\nb;3;4\n", 1: "x,y,gene\n", 11: "x,y,gene\n"}.items():
+        with opened(tmp_path / f"part-{number}{ending}", "wb") as file:  # type: ignore[attr-defined] # either kind
+            file.write(content.encode())
+    (tmp_path / "notes.txt").write_text("not a table")
+    (tmp_path / f".part-3{ending}").write_text("nor this")
+    source = open_source(tmp_path)
+    expected = pd.DataFrame({"x": [1.0, 3], "y": [2.0, 4], "gene": ["a", "b"]})
+    pd.testing.assert_frame_equal(read(source).astype({"gene": object}), expected.astype({"gene": object}))
+    assert source.bytes == sum(path.stat().st_size for path in tmp_path.glob(f"part-*{ending}"))
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_several_files_are_one_table_in_the_order_they_are_given(tmp_path: Path, form: str) -> None:
+    paths = [tmp_path / f"{name}.{form}" for name in "cab"]
+    for number, path in enumerate(paths):
+        rows = table(6, fov=[number] * 6)
+        if form == "csv":
+            pacsv.write_csv(rows, path)
+        else:
+            pq.write_table(rows, path)
+    source = open_source([str(paths[0]), *paths[1:]])
+    assert read(source)["fov"].tolist() == [0] * 6 + [1] * 6 + [2] * 6
+    assert (source.places, source.path) == (tuple(paths), f"{paths[0]} and 2 more")
+    with pytest.raises(SourceError, match=rf"{paths[1].name} is given 2 times"):
+        open_source([paths[1], paths[0], paths[1]])
+
+
+def test_several_files_that_are_no_one_table_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y,gene\n1,2,a\n")
+    (tmp_path / "b.csv").write_text("x,y,cell\n1,2,a\n")
+    (tmp_path / "c.csv").write_text("x,y,gene,gene\n1,2,a,a\n")
+    (tmp_path / "empty").mkdir()
+    pq.write_table(table(), tmp_path / "d.parquet")
+    named = {path.name: path for path in tmp_path.iterdir()}
+    for others, error, words in [
+        (["b.csv"], SourceError, r"b\.csv has a column 'cell', unlike .*a\.csv \(2 columns differ\)"),
+        (["c.csv"], ColumnError, r"c\.csv has columns of the same name"),
+        (["d.parquet"], SourceError, r"1 of 2 files are of another form than .*a\.csv"),
+        (["empty"], SourceError, "is a folder among 2 sources"),
+    ]:
+        with pytest.raises(error, match=words):
+            open_source([named["a.csv"], *(named[name] for name in others)])
+    with pytest.raises(MissingError):
+        open_source([named["a.csv"], tmp_path / "f.csv"])
+
+
+def test_a_table_that_lies_there_plain_and_as_gzip_is_not_taken_twice(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y,gene\n1,2,a\n")
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"x,y,gene\n1,2,a\n"))
+    with pytest.raises(SourceError, match=r"1 tables both plain and as gzip \(first: a\.csv\.gz\)"):
+        open_source(tmp_path)
+
+
+def test_files_of_nothing_but_headers_are_refused(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("x,y,gene\n")
+    with pytest.raises(SourceError, match=r"a\.csv holds no rows.*nor do the 1 other files"):
+        open_source(tmp_path)
+
+
 @pytest.mark.parametrize("axes", [["x"], ["x", "y", "y"], ["x", "y", "q"]])
 def test_axes_that_are_none_are_refused(axes: list[str]) -> None:
     with pytest.raises(ColumnError, match="the axes"):

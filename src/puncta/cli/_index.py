@@ -35,9 +35,10 @@ _COUNT = click.IntRange(min=1)
     examples=[
         'puncta index transcripts.parquet -o study.zarr --where "qv >= 20"',
         "puncta index study.zarr/points/transcripts --in-place",
+        "puncta index fov_*.csv.gz -o study.zarr",
     ],
 )
-@click.argument("source")
+@click.argument("source", nargs=-1, required=True)
 @section(
     "Result",
     (("-o", "--output", "store"), {"metavar": "STORE", "help": "Store to write or add to; s3://, gs://, az:// too."}),
@@ -117,7 +118,7 @@ _COUNT = click.IntRange(min=1)
 @json_option
 @url_option
 def index(
-    source: str,
+    source: tuple[str, ...],
     *,
     store: str | None,
     in_place: bool,
@@ -128,8 +129,9 @@ def index(
 ) -> None:
     """Index points, so that any region or gene loads at once.
 
-    SOURCE is a vendor's transcript table (.parquet, .csv, .csv.gz) or output folder, or a points element of a
-    SpatialData store. The result is, or stays, a store that spatialdata.read_zarr opens.
+    SOURCE is a vendor's transcript table (.parquet, .csv, .csv.gz) or output folder, a folder of parts or several files
+    of one table, or a points element of a SpatialData store. The result is, or stays, a store that
+    spatialdata.read_zarr opens.
     """
     if store == "":
         raise click.UsageError("the path of -o is empty")

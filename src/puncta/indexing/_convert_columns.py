@@ -12,7 +12,7 @@ from puncta.indexing._columns import ColumnPlan, Role
 from puncta.indexing._text_table import TextTable
 from puncta.indexing._write_parquet import CodedColumn, FileLayout, encoding_of
 from puncta.points import Points
-from puncta.points._arrow import arrow_of, numpy_of
+from puncta.points._arrow import arrow_of, filled
 
 __all__ = ["Codes", "Stager", "categories_of", "columns_of_codes", "layout_of", "sample_of", "text_columns"]
 
@@ -187,13 +187,13 @@ class Codes:
                 dictionary = chunk.dictionary
                 positions = np.append(self._positions(dictionary.cast(self._values.type)), np.int32(len(self._values)))
             # a narrow index type may not reach the entry for null
-            yield positions[numpy_of(chunk.indices.cast(pa.int32()).fill_null(len(dictionary)))]
+            yield positions[filled(chunk.indices, len(dictionary), np.int32)]
 
     def _positions(self, values: pa.Array) -> NDArray[np.int32]:
         """Return the position of each of some values, their number for a null and for any other."""
         if self._table is not None:
             return self._table.positions(values)
-        found: NDArray[np.int32] = numpy_of(pc.index_in(values, value_set=self._values).fill_null(len(self._values)))
+        found: NDArray[np.int32] = filled(pc.index_in(values, value_set=self._values), len(self._values), np.int32)
         return found
 
 

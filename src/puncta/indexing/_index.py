@@ -26,7 +26,7 @@ from puncta.indexing._metadata import FeatureLevels, Layout, points_attributes
 from puncta.indexing._options import TILES_PER_PART, BuildOptions, Clock, bytes_of, processors
 from puncta.indexing._partition import Placement
 from puncta.indexing._report import IndexReport
-from puncta.indexing._source import Source, open_source
+from puncta.indexing._source import Source, open_source, paths_of
 from puncta.indexing._stage import Progress, Selection
 from puncta.indexing._target import Target, other_elements, publish, require_new_store, resolve_target
 from puncta.indexing._vendors import VENDORS, is_control
@@ -85,8 +85,8 @@ def index_points(
     the same arguments.
 
     Args:
-        source: A vendor's transcript table (Parquet, CSV, gzipped CSV) or output folder, a points element of a
-            SpatialData store (or a store that has one), or a table in memory.
+        source: A vendor's transcript table (Parquet, CSV, gzipped CSV) or output folder, a folder of parts or several
+            files of one table, a points element of a SpatialData store (or a store that has one), or a table in memory.
         store: The SpatialData store to write to; a new one, or one to add the element to. A path, or an `s3://`,
             `gs://` or `az://` URL, to which a new element is put part by part, its metadata last. In the Zarr layout
             alone it is the element itself, outside of a store.
@@ -139,8 +139,8 @@ def index_points(
     _check_choice("feature_levels", feature_levels, ("all", "shared", "none"))
     _check_choice("coordinate_dtype", coordinate_dtype, ("float32", "keep"))
     _check_choice("invalid", invalid, ("error", "drop"))
-    if isinstance(source, str | os.PathLike):
-        recover(Path(os.fspath(source)))
+    for path in paths_of(source):
+        recover(path)
     opened = open_source(
         source, x=x, y=y, z=z, feature_keys=_names(feature_key), axes=axes, needs_features=feature_order
     )
@@ -178,7 +178,7 @@ def index_points(
     )
     clock = Clock()
     with says_disk_full(target.store.parent), Workspace(target.store) as workspace:
-        plan = _plan_of(opened, columns, placement, options) if isinstance(source, str | os.PathLike) else None
+        plan = _plan_of(opened, columns, placement, options) if opened.places else None
         with _site(workspace, target, plan, None if tmp is None else Path(tmp)) as site:
             if not site.goes_on:
                 _require_space(opened, options, site.element, site.scratch)
@@ -252,7 +252,7 @@ def _plan_of(
     """Return all that a build depends on, as values whose text is the same in every process."""
     selection = options.selection
     return {
-        "source": identity_of(Path(source.path)),
+        "source": [identity_of(place) for place in source.places],
         "columns": [(plan.name, plan.source, plan.role) for plan in columns],
         "axes": placement.axes,
         "affine": None if placement.affine is None else placement.affine.tolist(),

@@ -46,7 +46,7 @@ class IndexWriter:
     def strings(self, path: str, values: pa.Array) -> None:
         """Write the values of a column as strings."""
         # Arrow's texts, since readers compare them with those that Arrow makes of the rows: 1.0 is "1".
-        texts = np.asarray(values.cast(pa.string()).fill_null("").to_pylist(), dtype=object)
+        texts = np.asarray([text or "" for text in values.cast(pa.string()).to_pylist()], dtype=object)
         array = self._root.create_array(
             path, shape=texts.shape, dtype="string", chunks=(max(min(len(texts), CHUNK_VALUES), 1),), overwrite=True
         )

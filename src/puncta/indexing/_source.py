@@ -11,14 +11,14 @@ import pyarrow as pa
 from puncta.errors import ColumnError, MissingError, SourceError
 from puncta.indexing._source_csv import CsvTable, read_header
 from puncta.indexing._source_element import ElementSource, read_element
-from puncta.indexing._source_files import SEPARATED_SUFFIXES, element_at, table_files
+from puncta.indexing._source_files import SEPARATED_SUFFIXES, element_at, files_of_one_table, table_files
 from puncta.indexing._source_memory import MemoryTable, as_table
 from puncta.indexing._source_parquet import ParquetTable, parquet_names
 from puncta.indexing._source_types import check_feature_types, union_of_dictionaries
 from puncta.indexing._vendors import Columns, Vendor, describe, match_columns, missing_column, recognise
 from puncta.store._locate import is_there, locate
 
-__all__ = ["ElementSource", "Source", "open_source"]
+__all__ = ["ElementSource", "Source", "open_source", "paths_of"]
 
 _AXES = ("x", "y", "z")
 _IN_MEMORY = "the table in memory"
@@ -61,6 +61,8 @@ class Source:
 
     path: str
     """Where they come from, for people."""
+    places: tuple[Path, ...]
+    """The files or the folder that they come from; none for a table in memory."""
     kind: Literal["table", "element"]
     """A table, or a points element of a SpatialData store."""
     vendor: str | None
@@ -126,10 +128,14 @@ class Source:
             self._check(name)
         return self.table.batches(names, batch_size)
 
-    def categories(self, column: str) -> pa.Array | None:
+    def categories(self, column: str, *, most: int | None = None) -> pa.Array | None:
         """Return the categories of a categorical column in its order, unused ones included (P5); else None.
 
         Reads that column. Where parts differ it is the union in order of appearance.
+
+        Args:
+            column: The column.
+            most: How many are of use: once there are more, the rest is not read.
 
         Raises:
             ColumnError: If the column is not there, or its categories are of a type that cannot be compared.
@@ -141,7 +147,7 @@ class Source:
         batches = self.table.batches([column], 2**20)
         values = self.schema.field(column).type.value_type
         try:
-            return union_of_dictionaries((batch.column(0).dictionary for batch in batches), values)
+            return union_of_dictionaries((batch.column(0).dictionary for batch in batches), values, most)
         except pa.ArrowNotImplementedError as error:
             raise ColumnError(
                 f"the categories of column {column!r} are {values}, which cannot be compared; write them as text"
@@ -177,9 +183,9 @@ def open_source(
     """Return the rows at a path, or in memory, and what is known of them; reads metadata and the head of a CSV file.
 
     Args:
-        source: A Parquet file or a folder of parts, a table of separated values (plain or gzip), a vendor's output
-            folder, a points element of a SpatialData store, or a store that has one; or a pyarrow Table, a pandas
-            DataFrame, or any other table that speaks Arrow.
+        source: A table as Parquet or as separated values (plain or gzip), in a file, a folder of parts or several
+            files, a vendor's output folder, a points element of a SpatialData store, or a store that has one; or a
+            pyarrow Table, a pandas DataFrame, or any other table that speaks Arrow.
         x: Column of the x coordinate; recognised by default, as are the other two and the features.
         y: As `x`.
         z: As `x`.
@@ -198,13 +204,27 @@ def open_source(
     wanted = _Wanted(
         x=x, y=y, z=z, feature_keys=tuple(feature_keys), axes=_checked_axes(axes, z), needs_features=needs_features
     )
-    if not isinstance(source, str | os.PathLike):
+    paths = paths_of(source)
+    if not paths:
         return _table_in_memory(as_table(source), wanted)
-    place = locate(source).path
+    if len(paths) > 1:
+        files = files_of_one_table(paths)
+        return _open_table(f"{files[0]} and {len(files) - 1} more", tuple(files), files, wanted)
+    place = locate(paths[0]).path
     element = element_at(place)
     if element is not None:
         return _open_element(element, wanted)
-    return _open_table(str(place), table_files(place), wanted)
+    return _open_table(str(place), (place,), table_files(place), wanted)
+
+
+def paths_of(source: object) -> tuple[Path, ...]:
+    """Return the paths that a source is given by: one, several in a sequence, or none where it is no path."""
+    if isinstance(source, str | os.PathLike):
+        return (Path(os.fspath(source)),)
+    is_several = (
+        isinstance(source, Sequence) and len(source) and all(isinstance(one, str | os.PathLike) for one in source)
+    )
+    return tuple(Path(os.fspath(one)) for one in source) if is_several else ()  # type: ignore[attr-defined]
 
 
 def _open_element(path: Path, wanted: _Wanted) -> Source:
@@ -229,6 +249,7 @@ def _open_element(path: Path, wanted: _Wanted) -> Source:
     words = f"points element {path.name!r} of {element.root.name} (Zarr v{element.zarr_format}), read by "
     return Source(
         path=str(path),
+        places=(path,),
         kind="element",
         vendor=None,
         words=words + ", ".join((*columns.coordinates, *columns.features)),
@@ -239,26 +260,29 @@ def _open_element(path: Path, wanted: _Wanted) -> Source:
     )
 
 
-def _open_table(path: str, files: list[Path], wanted: _Wanted) -> Source:
+def _open_table(path: str, places: tuple[Path, ...], files: list[Path], wanted: _Wanted) -> Source:
     if files[0].name.lower().endswith(SEPARATED_SUFFIXES):
         header = read_header(files[0])
         columns, vendor = _match(header.names, wanted)
-        csv = CsvTable.open(files[0], header, coordinates=columns.coordinates, features=columns.features)
-        return _source(path, columns, vendor, csv, wanted)
+        csv = CsvTable.open(files, header, coordinates=columns.coordinates, features=columns.features)
+        return _source(path, places, columns, vendor, csv, wanted)
     columns, vendor = _match(parquet_names(files[0]), wanted)
-    return _source(path, columns, vendor, _parquet(files, columns), wanted)
+    return _source(path, places, columns, vendor, _parquet(files, columns), wanted)
 
 
 def _table_in_memory(table: pa.Table, wanted: _Wanted) -> Source:
     columns, vendor = _match(table.column_names, wanted)
     memory = MemoryTable.open(table, _text_columns(columns))
-    return _source(_IN_MEMORY, columns, vendor, memory, wanted)
+    return _source(_IN_MEMORY, (), columns, vendor, memory, wanted)
 
 
-def _source(path: str, columns: Columns, vendor: Vendor | None, table: Table, wanted: _Wanted) -> Source:
+def _source(
+    path: str, places: tuple[Path, ...], columns: Columns, vendor: Vendor | None, table: Table, wanted: _Wanted
+) -> Source:
     check_feature_types(table.schema, columns.features)
     return Source(
         path=path,
+        places=places,
         kind="table",
         vendor=vendor.name if vendor is not None else None,
         words=describe(columns, vendor),

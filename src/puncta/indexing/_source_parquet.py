@@ -1,6 +1,5 @@
 """Parquet files as one table: parts in order, one schema, bounded memory."""
 
-import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 from puncta.errors import ColumnError, MissingError, SourceError, StoreError
 from puncta.indexing._source_types import as_text, conform, index_column_of, one_schema
 
-__all__ = ["PARQUET_SUFFIXES", "ParquetTable", "parquet_names", "part_files"]
+__all__ = ["PARQUET_SUFFIXES", "ParquetTable", "parquet_names"]
 
 PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")
 """Ends of the names of Parquet files, lower case."""
@@ -96,13 +95,6 @@ def parquet_names(path: Path) -> list[str]:
     """Return the column names of a Parquet file."""
     with _open(path) as file:
         return list(file.schema_arrow.names)
-
-
-def part_files(folder: Path) -> list[Path]:
-    """Return the Parquet files directly inside a folder, `part.2` before `part.10` (P7); none is no error."""
-    names = [entry for entry in folder.iterdir() if entry.name.endswith(PARQUET_SUFFIXES)]
-    parts = [entry for entry in names if not entry.name.startswith((".", "_")) and entry.is_file()]
-    return sorted(parts, key=lambda part: _by_number(part.name))
 
 
 class _Survey:
@@ -188,7 +180,3 @@ def _conform(batch: pa.RecordBatch, field: pa.Field, path: Path) -> pa.Array:
 
 def _damaged(path: Path, error: Exception) -> StoreError:
     return StoreError(f"could not read {path} as Parquet: {error}; is it a whole Parquet file? restore it from a copy")
-
-
-def _by_number(name: str) -> list[tuple[int, str]]:
-    return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in re.split(r"(\d+)", name)]

@@ -73,6 +73,25 @@ def numpy_of(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     return values
 
 
+def filled(column: pa.Array, value: float, dtype: type[np.generic]) -> NDArray[Any]:
+    """Return fixed-width numbers as numpy, with a value where they are null.
+
+    Args:
+        column: Integers or floating numbers.
+        value: What a null becomes.
+        dtype: Of the result; wide enough for the numbers and the value.
+
+    Returns:
+        Shape (n,); read-only and without a copy where there is no null and the dtype is that of the column.
+
+    """
+    values = numpy_of(column).astype(dtype, copy=False)
+    if not column.null_count:
+        return values
+    is_valid = numpy_of(column.is_valid().cast(pa.uint8())) != 0
+    return np.where(is_valid, values, np.asarray(value, dtype=dtype))
+
+
 def _dtype_of(data_type: pa.DataType) -> np.dtype[Any]:
     dtype: np.dtype[Any] = np.dtype(data_type.to_pandas_dtype())
     return dtype

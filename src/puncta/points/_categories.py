@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from puncta.points._arrow import masked_arrow_of, numpy_of, strings_of
+from puncta.points._arrow import filled, masked_arrow_of, numpy_of, strings_of
 from puncta.points._element import Element
 
 __all__ = ["Categories", "Vocabulary"]
@@ -94,10 +94,8 @@ class Categories:
     def _codes(self, chunk: pa.Array) -> NDArray[np.int32]:
         encoded = chunk if pa.types.is_dictionary(chunk.type) else pc.dictionary_encode(chunk)
         indices, n_values = encoded.indices, len(encoded.dictionary)
-        if indices.null_count:
-            # a narrow index type may not reach the entry for null
-            indices = indices.cast(pa.int32()).fill_null(n_values)
-        numbers: NDArray[np.integer] = numpy_of(indices)
+        # a narrow index type may not reach the entry for null
+        numbers: NDArray[np.integer] = filled(indices, n_values, np.int32) if indices.null_count else numpy_of(indices)
         if not chunk.null_count and encoded.dictionary.equals(self.values):
             return numbers.astype(np.int32)
         texts = encoded.dictionary.cast(pa.string()).to_pylist()
