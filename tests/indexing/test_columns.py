@@ -28,6 +28,12 @@ def test_coordinates_come_first_then_features_then_the_rest_in_their_order() -> 
     assert [plan.name for plan in planned(SCHEMA)] == ["x", "y", "gene", "cell", "note", "qv"]
 
 
+def test_the_columns_of_a_view_lie_together() -> None:
+    schema = pa.schema({"z": pa.float32(), **{field.name: field.type for field in SCHEMA}})
+    plans = planned(schema, coordinates=[*XY, ("z", "z")], features=["gene", "cell"])
+    assert [plan.name for plan in plans] == ["x", "y", "gene", "z", "cell", "note", "qv"]
+
+
 def test_text_and_categoricals_are_coded_and_numbers_are_not() -> None:
     roles = {plan.name: plan.role for plan in planned(SCHEMA)}
     assert roles == {

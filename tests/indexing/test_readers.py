@@ -35,8 +35,8 @@ def expected() -> pd.DataFrame:
         {
             "x": rng.random(3000, dtype=np.float32) * 100,
             "y": rng.random(3000, dtype=np.float32) * 100,
-            "z": rng.random(3000, dtype=np.float32) * 9,
             "gene": genes,
+            "z": rng.random(3000, dtype=np.float32) * 9,
             "qv": rng.integers(0, 40, 3000).astype(np.uint8),
             "inside": rng.random(3000) < 0.5,
             "score": rng.random(3000),

@@ -31,6 +31,9 @@ ROW = "__row"
 
 BUILD_COLUMNS = (TILE, SAMPLE, ROW)
 
+# A view shows two axes.
+_VIEW_AXES = 2
+
 type Role = Literal["coordinate", "feature", "coded", "plain"]
 
 
@@ -56,7 +59,10 @@ def plan_columns(
     index_column: str | None,
     extra_names: Iterable[str] = (),
 ) -> tuple[ColumnPlan, ...]:
-    """Return the columns of the element in the order of its files: coordinates, features, the rest, the index.
+    """Return the columns of the element in the order of its files: those of a view, other axes and features, the rest.
+
+    A view is the first two axes and the primary feature. They lie together (P26): what stands between two columns that
+    are asked for is read in vain, or costs a request for each tile.
 
     Args:
         schema: Columns of the source.
@@ -72,8 +78,9 @@ def plan_columns(
     used = {source for _, source in coordinates}
     reserved = {axis for axis, _ in coordinates} | set(extra_names) | set(BUILD_COLUMNS)
     rest = [name for name in schema.names if name not in used and name not in features and name != index_column]
-    plans = [ColumnPlan(name=axis, source=source, role="coordinate") for axis, source in coordinates]
-    plans += [ColumnPlan(name=_free_name(name, reserved), source=name, role="feature") for name in features]
+    axes = [ColumnPlan(name=axis, source=source, role="coordinate") for axis, source in coordinates]
+    counted = [ColumnPlan(name=_free_name(name, reserved), source=name, role="feature") for name in features]
+    plans = [*axes[:_VIEW_AXES], *counted[:1], *axes[_VIEW_AXES:], *counted[1:]]
     for name in [*rest, *([index_column] if index_column else [])]:
         final = _index_name(name) if name == index_column else _free_name(name, reserved)
         plans.append(ColumnPlan(name=final, source=name, role=_role_of(schema.field(name).type)))

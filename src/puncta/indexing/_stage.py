@@ -195,13 +195,13 @@ class _Stager:
             batch, rows = self._select(batch, rows)
         with self._explained():
             codes = self.coders.codes({name: batch.column(self._source_of[name]) for name in self.coders.by_name})
+        names = [plan.name for plan in self.staged.columns]
         arrays = [
             codes[plan.name] if plan.name in codes else self._stored(plan, batch.column(plan.source))
             for plan in self.staged.columns
         ]
         if batch.num_rows:
-            self._note_bounds(arrays[: len(self.axes)], start)
-        names = [plan.name for plan in self.staged.columns]
+            self._note_bounds([arrays[names.index(axis)] for axis in self.axes], start)
         if rows is not None:
             arrays, names = [*arrays, arrow_of(rows)], [*names, ROW]
         path = self.folder / f"{len(self.staged.paths)}.arrow"
@@ -269,8 +269,9 @@ class _Stager:
 
     def _is_finite(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
         finite = np.ones(batch.num_rows, dtype=bool)
-        for plan in self.staged.columns[: len(self.axes)]:
-            finite &= np.isfinite(_as_floats(batch.column(plan.source)))
+        for plan in self.staged.columns:
+            if plan.role == "coordinate":
+                finite &= np.isfinite(_as_floats(batch.column(plan.source)))
         return finite
 
     def _stored(self, plan: ColumnPlan, column: pa.Array) -> pa.Array:
